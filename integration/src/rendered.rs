@@ -4,7 +4,9 @@
 use jiff::{Timestamp, ToSpan};
 use keyferry_api::config::{self, StoredAccess, StoredObjects, StoredTarget};
 use keyferry_api::service_account::Uid;
-use keyferry_core::delivery::{Bearer, CredentialNote, Snapshot, cluster_profile_status, render};
+use keyferry_core::delivery::{
+    Bearer, CredentialNote, Snapshot, cluster_profile_status, render_object,
+};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -77,8 +79,8 @@ impl Delivered<'_> {
                 renew_at: now + 30.minutes(),
             },
         });
-        let body =
-            render(&snapshot, delivery, bearer.as_ref())?.ok_or("the delivery writes no object")?;
+        let body = render_object(&snapshot, delivery, bearer.as_ref())?
+            .ok_or("the delivery writes no object")?;
         let mut object = serde_json::to_value(&body)?;
         if object["kind"] == "ClusterProfile" {
             let named = object["metadata"]["name"]

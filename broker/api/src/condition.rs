@@ -37,7 +37,7 @@ pub enum Truth {
 
 impl Finding {
     /// A true condition with the reason `Ready`.
-    pub fn well(message: impl Into<String>) -> Self {
+    pub fn ok(message: impl Into<String>) -> Self {
         Self {
             status: Truth::True,
             reason: Reason::Ready,
@@ -46,7 +46,7 @@ impl Finding {
     }
 
     /// A true condition with this reason, for conditions that report a problem.
-    pub fn so(reason: Reason, message: impl Into<String>) -> Self {
+    pub fn problem(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             status: Truth::True,
             reason,
@@ -55,7 +55,7 @@ impl Finding {
     }
 
     /// A false condition with this reason.
-    pub fn not(reason: Reason, message: impl Into<String>) -> Self {
+    pub fn failed(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             status: Truth::False,
             reason,
@@ -73,14 +73,14 @@ impl Finding {
     }
 
     /// Whether the condition is true.
-    pub fn holds(&self) -> bool {
+    pub fn is_true(&self) -> bool {
         self.status == Truth::True
     }
 }
 
 impl Truth {
     /// The names of all statuses.
-    const NAMES: [&'static str; 3] = ["True", "False", "Unknown"];
+    const STATUS_NAMES: [&'static str; 3] = ["True", "False", "Unknown"];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ pub struct Condition {
     #[schemars(length(max = 316))]
     pub kind: String,
     /// Whether it holds.
-    #[schemars(extend("enum" = Truth::NAMES))]
+    #[schemars(extend("enum" = Truth::STATUS_NAMES))]
     pub status: String,
     /// The stable reason code.
     #[schemars(length(min = 1, max = 1024))]
@@ -144,7 +144,7 @@ pub fn conditions(
             message: foreign_text::one_line(&finding.message, MAX_MESSAGE),
             observed_generation: Some(generation),
             last_transition_time: earlier.map_or_else(
-                || seconds(now),
+                || format_seconds(now),
                 |condition| condition.last_transition_time.clone(),
             ),
         }
@@ -153,7 +153,7 @@ pub fn conditions(
 }
 
 /// Returns the status and the reason of a condition in an object's status.
-pub fn standing<'a>(status: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
+pub fn condition_state<'a>(status: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
     let conditions = status.get("conditions")?.as_array()?;
     let condition = conditions
         .iter()
@@ -162,7 +162,7 @@ pub fn standing<'a>(status: &'a Value, kind: &str) -> Option<(&'a str, &'a str)>
 }
 
 /// Formats a time like `metav1.Time`: in whole seconds.
-pub fn seconds(at: Timestamp) -> String {
+pub fn format_seconds(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second())
         .unwrap_or(at)
         .to_string()
@@ -174,26 +174,29 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::json;
 
-    use super::{Finding, conditions, standing};
+    use super::{Finding, condition_state, conditions};
     use crate::reason::Reason;
 
     #[test]
     fn a_transition_is_a_change_of_status_alone() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let refused = Finding::not(Reason::TargetNotGranted, "no");
+        let refused = Finding::failed(Reason::TargetNotGranted, "no");
         let first =
             json!({ "conditions": conditions(&json!({}), 1, at(10), &[("Ready", &refused)]) });
-        let other = Finding::not(Reason::MintForbidden, "no");
+        let other = Finding::failed(Reason::MintForbidden, "no");
         let second = json!({ "conditions": conditions(&first, 2, at(20), &[("Ready", &other)]) });
         assert_eq!(
             second["conditions"][0]["lastTransitionTime"],
             first["conditions"][0]["lastTransitionTime"]
         );
         assert_eq!(
-            (standing(&second, "Ready"), standing(&second, "Stalled")),
+            (
+                condition_state(&second, "Ready"),
+                condition_state(&second, "Stalled")
+            ),
             (Some(("False", "MintForbidden")), None)
         );
-        let well = json!({ "conditions": conditions(&second, 2, at(30), &[("Ready", &Finding::well("yes"))]) });
+        let well = json!({ "conditions": conditions(&second, 2, at(30), &[("Ready", &Finding::ok("yes"))]) });
         assert_eq!(
             well["conditions"][0]["lastTransitionTime"],
             "1970-01-01T00:00:30Z"

@@ -12,33 +12,35 @@ use crate::config::{TargetAccessObject, TargetClusterObject};
 use crate::pairing::AudiencePairing;
 
 /// What every printed definition begins with.
-const HEAD: &str =
+const MANIFEST_HEADER: &str =
     "# Generated from the types of broker/api; a change of this file is overwritten.\n";
 
 /// The definitions of TargetCluster, TargetAccess and AudiencePairing.
 ///
 /// ```
-/// let plurals = keyferry_api::definition::all().map(|definition| definition.spec.names.plural);
+/// let plurals = keyferry_api::definition::all_definitions().map(|definition| definition.spec.names.plural);
 /// assert_eq!(plurals, ["targetclusters", "targetaccesses", "audiencepairings"]);
 /// ```
-pub fn all() -> [CustomResourceDefinition; 3] {
+pub fn all_definitions() -> [CustomResourceDefinition; 3] {
     [
-        definition::<TargetClusterObject>(),
-        definition::<TargetAccessObject>(),
+        define_resource::<TargetClusterObject>(),
+        define_resource::<TargetAccessObject>(),
         audience_pairing(),
     ]
 }
 
 /// The definition of AudiencePairing, which an admission policy needs before the other two.
 pub fn audience_pairing() -> CustomResourceDefinition {
-    definition::<AudiencePairing>()
+    define_resource::<AudiencePairing>()
 }
 
 /// Prints a definition as a YAML manifest.
 ///
 /// # Errors
 /// The definition cannot be printed, which a test of each definition excludes.
-pub fn manifest(definition: &CustomResourceDefinition) -> Result<String, serde_saphyr::ser::Error> {
+pub fn print_manifest(
+    definition: &CustomResourceDefinition,
+) -> Result<String, serde_saphyr::ser::Error> {
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     let text = serde_saphyr::to_string_with_options(definition, options)?;
     // Bounds are floats in the type. A whole one is printed as Kubernetes' tools print it.
@@ -50,10 +52,10 @@ pub fn manifest(definition: &CustomResourceDefinition) -> Result<String, serde_s
         })
         .flat_map(|line| [line, "\n"])
         .collect();
-    Ok([HEAD, &text].concat())
+    Ok([MANIFEST_HEADER, &text].concat())
 }
 
-fn definition<T: CustomResourceExt>() -> CustomResourceDefinition {
+fn define_resource<T: CustomResourceExt>() -> CustomResourceDefinition {
     let mut definition = T::crd();
     let names = &mut definition.spec.names;
     names.list_kind = Some([&names.kind, "List"].concat());
@@ -63,7 +65,7 @@ fn definition<T: CustomResourceExt>() -> CustomResourceDefinition {
             .as_mut()
             .and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(schema) = schema {
-            plain(schema);
+            simplify_schema(schema);
             name_object_fields(schema);
         }
     }
@@ -73,7 +75,7 @@ fn definition<T: CustomResourceExt>() -> CustomResourceDefinition {
 /// Removes what the derive adds and Keyferry's schemas do not have: the name of a Rust type, the
 /// line breaks of comments, and `nullable`. Without `nullable` the apiserver drops a null, so an
 /// optional field is either absent or has a value.
-fn plain(schema: &mut JSONSchemaProps) {
+fn simplify_schema(schema: &mut JSONSchemaProps) {
     schema.title = None;
     schema.nullable = None;
     if let Some(description) = &mut schema.description {
@@ -83,12 +85,12 @@ fn plain(schema: &mut JSONSchemaProps) {
         .properties
         .iter_mut()
         .flat_map(|properties| properties.values_mut())
-        .for_each(plain);
+        .for_each(simplify_schema);
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        plain(items);
+        simplify_schema(items);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        plain(values);
+        simplify_schema(values);
     }
 }
 

@@ -70,19 +70,19 @@ impl<'de> Deserialize<'de> for ForeignText {
 
 /// The text on one line: its first `most` characters, and `...` if there are more.
 pub fn one_line(text: &str, most: usize) -> String {
-    shown(text, most, is_hidden)
+    show_characters(text, most, is_hidden)
 }
 
 /// As [`one_line`], but keeps line feeds: for text with several lines that is shown as a block.
-pub fn lines(text: &str, most: usize) -> String {
-    shown(text, most, |character| {
+pub fn plain_lines(text: &str, most: usize) -> String {
+    show_characters(text, most, |character| {
         character != '\n' && is_hidden(character)
     })
 }
 
 /// Writes every misleading character of a JSON text as a JSON escape. Outside its strings a JSON
 /// text contains none but line feeds.
-pub fn json(text: &str) -> String {
+pub fn escape_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         if character != '\n' && is_hidden(character) {
@@ -98,7 +98,7 @@ pub fn json(text: &str) -> String {
 
 /// The text's first `most` characters, with `?` for each that is not visible ASCII: for an
 /// unverified name that has no other characters if it is valid.
-pub fn ascii(text: &str, most: usize) -> String {
+pub fn visible_ascii(text: &str, most: usize) -> String {
     text.chars()
         .take(most)
         .map(|character| {
@@ -111,7 +111,7 @@ pub fn ascii(text: &str, most: usize) -> String {
         .collect()
 }
 
-fn shown(text: &str, most: usize, is_hidden: impl Fn(char) -> bool) -> String {
+fn show_characters(text: &str, most: usize, is_hidden: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len().min(most));
     let mut characters = text.chars();
     for character in characters.by_ref().take(most) {
@@ -146,7 +146,7 @@ fn is_hidden(character: char) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ForeignText, ascii, is_hidden, lines, one_line};
+    use super::{ForeignText, is_hidden, one_line, plain_lines, visible_ascii};
 
     /// Whether a character could mislead a terminal or a reader, listed independently of the code.
     fn misleads(character: char) -> bool {
@@ -197,12 +197,15 @@ mod tests {
 
     #[test]
     fn only_visible_ascii_stays_in_a_name() {
-        assert_eq!(ascii("a b\n\u{1b}\u{e9}c", 6), "a?b???");
+        assert_eq!(visible_ascii("a b\n\u{1b}\u{e9}c", 6), "a?b???");
     }
 
     #[test]
     fn lines_stay_only_where_they_are_meant_to() {
-        assert_eq!(lines("a\nb\r\u{1b}[31m", 100), "a\nb\\u{d}\\u{1b}[31m");
+        assert_eq!(
+            plain_lines("a\nb\r\u{1b}[31m", 100),
+            "a\nb\\u{d}\\u{1b}[31m"
+        );
         assert_eq!(
             one_line("error: x\nall is well", 100),
             "error: x\\u{a}all is well"
@@ -227,7 +230,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_misleads(text in text(), most in 0_usize..250) {
-            let (line, block) = (one_line(&text, most), lines(&text, most));
+            let (line, block) = (one_line(&text, most), plain_lines(&text, most));
             prop_assert!(!line.chars().any(misleads));
             prop_assert!(!block.chars().any(|character| character != '\n' && misleads(character)));
             prop_assert!(line.chars().count() <= most * 10 + 3, "it stays bounded");

@@ -38,7 +38,7 @@ pub fn least_for(delay: Duration) -> Duration {
 ///
 /// # Errors
 /// A description of what is wrong with the lifetime.
-pub fn check(lifetime: Duration) -> Result<(), &'static str> {
+pub fn check_lifetime(lifetime: Duration) -> Result<(), &'static str> {
     if lifetime < MIN {
         return Err("is shorter than 10m, the least that Kubernetes mints");
     }
@@ -102,7 +102,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        LEAST_USE, MARGIN, MAX, MIN, activation_delay, check, greatest_min_ttl, least_for,
+        LEAST_USE, MARGIN, MAX, MIN, activation_delay, check_lifetime, greatest_min_ttl, least_for,
         refresh_after, rewrite_after,
     };
 
@@ -198,9 +198,10 @@ mod tests {
 
     #[test]
     fn lifetimes_have_bounds() {
-        assert!(check(MIN).is_ok() && check(MAX).is_ok());
+        assert!(check_lifetime(MIN).is_ok() && check_lifetime(MAX).is_ok());
         assert!(
-            check(Duration::from_secs(599)).is_err() && check(Duration::from_secs(86_401)).is_err()
+            check_lifetime(Duration::from_secs(599)).is_err()
+                && check_lifetime(Duration::from_secs(86_401)).is_err()
         );
         assert_eq!(
             greatest_min_ttl(Duration::from_secs(3600)),

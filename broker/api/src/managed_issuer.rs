@@ -12,7 +12,10 @@ pub const INERT_AUDIENCE: &str = "keyferry.dev/inert";
 ///
 /// # Errors
 /// [`IssuerError`] when the two together are longer than verifiers accept.
-pub fn issuer(public_url: &PublicUrl, target: &ObjectName) -> Result<Issuer, IssuerError> {
+pub fn managed_issuer_url(
+    public_url: &PublicUrl,
+    target: &ObjectName,
+) -> Result<Issuer, IssuerError> {
     Issuer::new(format!("{public_url}/issuers/{target}"))
 }
 

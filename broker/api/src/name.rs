@@ -72,12 +72,12 @@ macro_rules! name_type {
 name_type!(
     /// A namespace's name: an RFC 1123 label of at most 63 characters.
     Namespace,
-    label
+    check_label
 );
 name_type!(
     /// An object's name: an RFC 1123 subdomain of at most 253 characters.
     ObjectName,
-    subdomain
+    check_subdomain
 );
 
 name_type!(
@@ -90,23 +90,23 @@ name_type!(
 name_type!(
     /// The DNS name of a target in its fleet: an RFC 1123 subdomain in lower case.
     ClusterDns,
-    subdomain
+    check_subdomain
 );
 
 /// Checks an RFC 1123 label, such as a hub's name. A hub's name begins every username at the
 /// targets, so it never changes.
-pub fn label(text: &str) -> Result<(), NameError> {
+pub fn check_label(text: &str) -> Result<(), NameError> {
     if text.len() > 63 {
         return Err(NameError::TooLong(63));
     }
-    segment(text)
+    check_segment(text)
 }
 
-fn subdomain(text: &str) -> Result<(), NameError> {
+fn check_subdomain(text: &str) -> Result<(), NameError> {
     if text.len() > 253 {
         return Err(NameError::TooLong(253));
     }
-    text.split('.').try_for_each(segment)
+    text.split('.').try_for_each(check_segment)
 }
 
 /// By kubernetes pkg/apis/certificates/validation: `<signer's domain>:<signer's path>:<name>`, or a
@@ -115,10 +115,10 @@ fn trust_bundle(text: &str) -> Result<(), NameError> {
     if text.len() > 253 {
         return Err(NameError::TooLong(253));
     }
-    text.split(':').try_for_each(subdomain)
+    text.split(':').try_for_each(check_subdomain)
 }
 
-fn segment(text: &str) -> Result<(), NameError> {
+fn check_segment(text: &str) -> Result<(), NameError> {
     let bytes = text.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
         return Err(NameError::Empty);

@@ -31,12 +31,12 @@ pub struct AudiencePairs {
     /// By audience, the ServiceAccounts that may have a token for it, each as namespace/name. An
     /// audience that is not listed is none of Keyferry's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "pairs")]
+    #[schemars(schema_with = "pairs_schema")]
     pub pairs: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Not derived, because the list of one audience is replaced as a whole.
-fn pairs(generator: &mut SchemaGenerator) -> Schema {
+fn pairs_schema(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "additionalProperties": {

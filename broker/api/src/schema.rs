@@ -14,9 +14,10 @@ use crate::name::{Namespace, ObjectName, TrustBundleName};
 use crate::service_account::ServiceAccount;
 
 /// An RFC 1123 label.
-pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+pub(crate) const LABEL_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// An RFC 1123 subdomain.
-const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+const SUBDOMAIN_PATTERN: &str =
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// Subdomains with colons between them.
 const TRUST_BUNDLE: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.:][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// A label, a slash and a subdomain.
@@ -24,7 +25,7 @@ const LABEL_AND_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?/\
     [a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// A host name, an IPv4 address, or an IPv6 address in brackets. [`HOST_RULES`] check the
 /// addresses.
-const HOST: &str = concat!(
+const HOST_PATTERN: &str = concat!(
     r"([A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?",
     r"(\.[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*\.?",
     r"|\[(::|(::)?(0|[1-9A-Fa-f][0-9A-Fa-f]{0,3})(::?(0|[1-9A-Fa-f][0-9A-Fa-f]{0,3}))*(::)?)\])",
@@ -32,20 +33,20 @@ const HOST: &str = concat!(
 /// The host of an issuer. Unlike an address, it may have several spellings.
 const ISSUER_HOST: &str = r"([A-Za-z0-9_]([-A-Za-z0-9._]*[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:]+\])";
 /// A port from 1 to 65535, or none.
-const PORT: &str = "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|\
+const PORT_PATTERN: &str = "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|\
     655[0-2][0-9]|6553[0-5]))?";
 /// The path of a server's address. A path that ends in several slashes has a segment before them.
 const SERVER_PATH: &str = r"((/[!$&-.0-;=A-\[\]_a-z|~]+)+/*|/)?";
 /// The path of an issuer.
 const ISSUER_PATH: &str = r#"(/[!"$->@-~]*)?"#;
 /// Printable ASCII without what [`crate::audience::Audience`] refuses.
-const AUDIENCE: &str = r"^[!#-&(-+\--\[\]-_a-~]+$";
+const AUDIENCE_PATTERN: &str = r"^[!#-&(-+\--\[\]-_a-~]+$";
 /// An https origin. The reader also checks the host.
 const ORIGIN: &str = r"^https://[^/?#@\s]+/?$";
 /// A duration in hours, minutes and seconds.
-const DURATION: &str = "^([0-9]+h)?([0-9]+m)?([0-9]+s)?$";
+const DURATION_PATTERN: &str = "^([0-9]+h)?([0-9]+m)?([0-9]+s)?$";
 
-/// Rules for the host of a URL that [`HOST`] matches, as CEL and message. A pattern alone cannot
+/// Rules for the host of a URL that [`HOST_PATTERN`] matches, as CEL and message. A pattern alone cannot
 /// count the groups of an IPv6 address.
 const HOST_RULES: [(&str, &str); 3] = [
     (
@@ -71,7 +72,7 @@ const HOST_RULES: [(&str, &str); 3] = [
 ];
 
 /// A validation rule: what CEL must hold, and the message if it does not.
-pub(crate) fn rule(cel: &str, message: &str) -> ValidationRule {
+pub(crate) fn validation_rule(cel: &str, message: &str) -> ValidationRule {
     ValidationRule {
         rule: cel.to_owned(),
         message: Some(message.to_owned()),
@@ -80,13 +81,13 @@ pub(crate) fn rule(cel: &str, message: &str) -> ValidationRule {
 }
 
 /// The names of the values that a field may have, for its `enum`.
-pub(crate) fn names<T>(choices: &'static [(&'static str, T)]) -> Vec<&'static str> {
+pub(crate) fn choice_names<T>(choices: &'static [(&'static str, T)]) -> Vec<&'static str> {
     choices.iter().map(|(name, _)| *name).collect()
 }
 
 /// The URL of an apiserver: `https://host[:port][/path]`.
 pub(crate) fn server_address(schema: &mut Schema) {
-    let path = rule(
+    let path = validation_rule(
         r"!self.matches(r'/\.{1,2}(/|$)')",
         "the path holds a segment . or .., which clients read differently",
     );
@@ -100,8 +101,12 @@ pub(crate) fn proxy_address(schema: &mut Schema) {
 }
 
 fn url(schema: &mut Schema, start: &str, path: &str, mut rules: Vec<ValidationRule>) {
-    rules.extend(HOST_RULES.iter().map(|(cel, message)| rule(cel, message)));
-    let pattern = [start, HOST, PORT, path, "$"].concat();
+    rules.extend(
+        HOST_RULES
+            .iter()
+            .map(|(cel, message)| validation_rule(cel, message)),
+    );
+    let pattern = [start, HOST_PATTERN, PORT_PATTERN, path, "$"].concat();
     schema.insert("maxLength".to_owned(), json!(2048));
     schema.insert("pattern".to_owned(), json!(pattern));
     schema.insert("x-kubernetes-validations".to_owned(), json!(rules));
@@ -119,7 +124,7 @@ pub(crate) fn origins(schema: &mut Schema) {
 
 /// An issuer that kube-apiserver can trust.
 pub(crate) fn issuer(schema: &mut Schema) {
-    let pattern = ["^https://", ISSUER_HOST, PORT, ISSUER_PATH, "$"].concat();
+    let pattern = ["^https://", ISSUER_HOST, PORT_PATTERN, ISSUER_PATH, "$"].concat();
     schema.insert("minLength".to_owned(), json!(9));
     schema.insert("maxLength".to_owned(), json!(600));
     schema.insert("pattern".to_owned(), json!(pattern));
@@ -129,17 +134,17 @@ pub(crate) fn issuer(schema: &mut Schema) {
 pub(crate) fn audience(schema: &mut Schema) {
     schema.insert("minLength".to_owned(), json!(1));
     schema.insert("maxLength".to_owned(), json!(256));
-    schema.insert("pattern".to_owned(), json!(AUDIENCE));
+    schema.insert("pattern".to_owned(), json!(AUDIENCE_PATTERN));
 }
 
 /// A token's lifetime: a duration from 10 minutes to 24 hours.
 pub(crate) fn token_lifetime(schema: &mut Schema) {
-    let rules = [rule(
+    let rules = [validation_rule(
         "self != '' && duration(self) >= duration('10m') && duration(self) <= duration('24h')",
         "write a duration from 10m to 24h",
     )];
     schema.insert("maxLength".to_owned(), json!(16));
-    schema.insert("pattern".to_owned(), json!(DURATION));
+    schema.insert("pattern".to_owned(), json!(DURATION_PATTERN));
     schema.insert("x-kubernetes-validations".to_owned(), json!(rules));
 }
 
@@ -187,7 +192,7 @@ impl JsonSchema for Namespace {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1, "maxLength": 63, "pattern": LABEL })
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": 63, "pattern": LABEL_PATTERN })
     }
 }
 
@@ -197,7 +202,7 @@ impl JsonSchema for ObjectName {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1, "maxLength": 253, "pattern": SUBDOMAIN })
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": 253, "pattern": SUBDOMAIN_PATTERN })
     }
 }
 

@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 
-use crate::condition::{Finding, Truth, seconds};
+use crate::condition::{Finding, Truth, format_seconds};
 use crate::reason::Reason;
 use crate::status::ProbeCounts;
 
@@ -42,7 +42,7 @@ impl SilenceCause {
     ];
 
     /// What the cause means for the target, as the end of a sentence.
-    fn line(self) -> &'static str {
+    fn silence_line(self) -> &'static str {
         match self {
             Self::ConnectionRefused => "the target refuses connections",
             Self::NoRoute => "the target cannot be reached, or not in time",
@@ -64,8 +64,8 @@ pub fn of_access(
     authenticates: Option<&Finding>,
     silence: Option<SilenceCause>,
 ) -> String {
-    if !ready.holds() {
-        return hindrance(ready.reason);
+    if !ready.is_true() {
+        return not_ready_line(ready.reason);
     }
     // `Ready` covers only Keyferry's own work. A reader of this line alone must not conclude that
     // the target accepts the token.
@@ -83,7 +83,7 @@ pub fn of_access(
         Some((Truth::Unknown, _)) => {
             format!(
                 "delivered, but {}",
-                silence.unwrap_or(SilenceCause::Other).line()
+                silence.unwrap_or(SilenceCause::Other).silence_line()
             )
         }
         Some((Truth::True, _)) | None => "authorised and delivered".to_owned(),
@@ -94,7 +94,7 @@ pub fn of_access(
 pub fn of_draining_access(until: Timestamp) -> String {
     format!(
         "deleted; stays until {}; deletionPolicy: Immediate ends it",
-        seconds(until)
+        format_seconds(until)
     )
 }
 
@@ -111,13 +111,13 @@ pub struct TargetAnswers {
 
 /// The line of a TargetCluster, from its `Ready` condition, its further conditions and its answers.
 pub fn of_target(ready: &Finding, further: &[(&str, &Finding)], answers: &TargetAnswers) -> String {
-    if !ready.holds() {
-        return hindrance(ready.reason);
+    if !ready.is_true() {
+        return not_ready_line(ready.reason);
     }
     let holds = |reason: Reason| {
         further
             .iter()
-            .any(|(_, finding)| finding.holds() && finding.reason == reason)
+            .any(|(_, finding)| finding.is_true() && finding.reason == reason)
     };
     let warnings = [
         (
@@ -150,7 +150,7 @@ pub fn of_target(ready: &Finding, further: &[(&str, &Finding)], answers: &Target
         .iter()
         .find(|(reason, _)| holds(*reason) && !(minor.contains(reason) && answers.is_trouble()))
         .map(|(_, line)| *line);
-    warning.map_or_else(|| answered(answers), str::to_owned)
+    warning.map_or_else(|| answers_line(answers), str::to_owned)
 }
 
 impl TargetAnswers {
@@ -162,12 +162,12 @@ impl TargetAnswers {
 }
 
 /// Says how a target answers. Without an answer, it is no more than declared.
-fn answered(answers: &TargetAnswers) -> String {
+fn answers_line(answers: &TargetAnswers) -> String {
     if answers.address_refused {
         return format!("declared; {ADDRESS_REFUSED}");
     }
     if let Some(cause) = answers.silence {
-        return format!("declared; {}", cause.line());
+        return format!("declared; {}", cause.silence_line());
     }
     match answers.accesses {
         None => "declared; Keyferry does not ask whether it accepts tokens".to_owned(),
@@ -195,7 +195,7 @@ pub fn of_draining_target(users: usize) -> String {
 }
 
 /// The line that says why an object is not ready.
-fn hindrance(reason: Reason) -> String {
+fn not_ready_line(reason: Reason) -> String {
     let line = match reason {
         Reason::AudienceConflict => "another TargetCluster has this audience; nothing is minted",
         Reason::AudienceIsHubs => "the hub itself accepts this audience; nothing is minted",
@@ -307,10 +307,10 @@ mod tests {
     fn every_reason_has_a_short_line_and_nothing_of_its_message() {
         let message = format!("{TOKEN}\n\u{202e}{}", "long ".repeat(200));
         for reason in Reason::ALL {
-            let no = Finding::not(*reason, message.clone());
+            let no = Finding::failed(*reason, message.clone());
             let unknown = Finding::unknown(*reason, message.clone());
-            let bad_news = Finding::so(*reason, message.clone());
-            let well = Finding::well(message.clone());
+            let bad_news = Finding::problem(*reason, message.clone());
+            let well = Finding::ok(message.clone());
             for line in [
                 of_access(&no, None, None),
                 of_access(&unknown, Some(&no), None),
@@ -352,7 +352,7 @@ mod tests {
             .iter()
             .filter(|reason| **reason != Reason::TargetUnrestricted);
         for reason in hindering.filter(concerns) {
-            let line = of_access(&Finding::not(*reason, ""), None, None);
+            let line = of_access(&Finding::failed(*reason, ""), None, None);
             assert!(
                 !line.starts_with(reason.as_str()),
                 "{reason} needs a line of its own"
@@ -362,8 +362,8 @@ mod tests {
 
     #[test]
     fn ready_is_not_taken_for_the_targets_word() {
-        let well = Finding::well("authorised and delivered");
-        let refused = Finding::not(
+        let well = Finding::ok("authorised and delivered");
+        let refused = Finding::failed(
             Reason::ProbeRefused,
             "the target answered 401 to a token of this access",
         );
@@ -381,7 +381,7 @@ mod tests {
             "authorised and delivered"
         );
         assert_eq!(of_access(&well, None, None), "authorised and delivered");
-        let revoked = Finding::not(Reason::TargetNotGranted, "");
+        let revoked = Finding::failed(Reason::TargetNotGranted, "");
         assert_eq!(
             of_access(&revoked, Some(&refused), None),
             of_access(&revoked, None, None),
@@ -391,9 +391,9 @@ mod tests {
 
     #[test]
     fn a_ready_target_says_the_gravest_of_what_is_wrong() {
-        let well = Finding::well("");
-        let open = Finding::so(Reason::TargetUnrestricted, "");
-        let ignored = Finding::so(Reason::ClientCertificateIgnored, "");
+        let well = Finding::ok("");
+        let open = Finding::problem(Reason::TargetUnrestricted, "");
+        let ignored = Finding::problem(Reason::ClientCertificateIgnored, "");
         let line = of_target(
             &well,
             &[
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn a_declared_target_is_not_called_usable() {
-        let well = Finding::well("");
+        let well = Finding::ok("");
         let line = |answers: TargetAnswers| of_target(&well, &[], &answers);
         let counts = |total, accepted, refused, unanswered| TargetAnswers {
             accesses: Some(ProbeCounts {
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn each_cause_of_silence_has_its_own_line() {
-        let well = Finding::well("");
+        let well = Finding::ok("");
         let silent = Finding::unknown(Reason::ProbeUnanswered, "");
         let refused = Finding::unknown(Reason::TargetAddressRefused, "");
         let mut lines = vec![of_access(&well, Some(&refused), None)];

@@ -50,7 +50,7 @@ pub(crate) struct Issue {
 
 impl Issue {
     /// The place of an issue that has none.
-    pub(crate) const NOWHERE: u32 = u32::MAX;
+    pub(crate) const NO_PLACE: u32 = u32::MAX;
 }
 
 /// The result of checking.
@@ -83,7 +83,7 @@ pub(crate) fn check(
         mapping: Mapping::default(),
         fresh: 0,
     };
-    checker.check(root);
+    checker.check_expr(root);
     if checker.mapping.is_exhausted() {
         return Outcome::Beyond(TOO_LARGE_TYPES.to_owned());
     }
@@ -117,12 +117,12 @@ struct Checker<'f> {
 }
 
 impl Checker<'_> {
-    fn refuse(&mut self, e: &Expr, message: String) {
+    fn add_issue(&mut self, e: &Expr, message: String) {
         self.issues.push(Issue { at: e.at, message });
     }
 
-    fn undeclared(&mut self, e: &Expr, name: &str) -> Type {
-        self.refuse(
+    fn refuse_undeclared(&mut self, e: &Expr, name: &str) -> Type {
+        self.add_issue(
             e,
             format!("undeclared reference to '{name}' (in container '')"),
         );
@@ -133,49 +133,49 @@ impl Checker<'_> {
         self.found.types.get(&e.id).cloned().unwrap_or(Type::Error)
     }
 
-    fn fresh(&mut self) -> Type {
+    fn fresh_type(&mut self) -> Type {
         self.fresh += 1;
         Type::Param(Param::Fresh(self.fresh - 1))
     }
 
-    fn check(&mut self, e: &Expr) {
+    fn check_expr(&mut self, e: &Expr) {
         let t = match &e.kind {
             Kind::Literal(value) => value.static_type(),
-            Kind::Ident(name) => self.ident(e, name),
+            Kind::Ident(name) => self.check_ident(e, name),
             Kind::Select {
                 operand,
                 field,
                 test,
-            } => self.select(e, operand, field, *test),
+            } => self.check_select(e, operand, field, *test),
             Kind::Call {
                 target,
                 function,
                 args,
-            } => self.call(e, target.as_deref(), function, args),
+            } => self.check_call(e, target.as_deref(), function, args),
             Kind::List(elements) => {
                 let mut joined = None;
                 for element in elements {
-                    self.check(&element.value);
+                    self.check_expr(&element.value);
                     let t = self.element_type(&element.value, element.optional);
-                    joined = Some(self.join(joined, t));
+                    joined = Some(self.join_types(joined, t));
                 }
-                Type::list(joined.unwrap_or_else(|| self.fresh()))
+                Type::list(joined.unwrap_or_else(|| self.fresh_type()))
             }
             Kind::Map(entries) => {
                 let (mut keys, mut values) = (None, None);
                 for entry in entries {
-                    self.check(&entry.key);
+                    self.check_expr(&entry.key);
                     let key = self.type_of(&entry.key);
-                    keys = Some(self.join(keys, key));
-                    self.check(&entry.value);
+                    keys = Some(self.join_types(keys, key));
+                    self.check_expr(&entry.value);
                     let t = self.element_type(&entry.value, entry.optional);
-                    values = Some(self.join(values, t));
+                    values = Some(self.join_types(values, t));
                 }
-                let key = keys.unwrap_or_else(|| self.fresh());
-                Type::map(key, values.unwrap_or_else(|| self.fresh()))
+                let key = keys.unwrap_or_else(|| self.fresh_type());
+                Type::map(key, values.unwrap_or_else(|| self.fresh_type()))
             }
-            Kind::Message { name, fields } => self.message(e, name, fields),
-            Kind::Fold(fold) => self.fold(fold),
+            Kind::Message { name, fields } => self.check_message(e, name, fields),
+            Kind::Fold(fold) => self.check_fold(fold),
         };
         // Only nodes with two parents are checked twice. The first type stays, so that the types of
         // the parents remain valid.
@@ -184,7 +184,7 @@ impl Checker<'_> {
                 let message = format!(
                     "incompatible type already exists for expression: old:{before}, new:{t}"
                 );
-                self.refuse(e, message);
+                self.add_issue(e, message);
             }
             None => drop(self.found.types.insert(e.id, t)),
         }
@@ -197,7 +197,7 @@ impl Checker<'_> {
         }
         let (inner, was) = t.unwrapped();
         if !was && !inner.is_dyn() {
-            self.refuse(
+            self.add_issue(
                 value,
                 format!(
                     "expected type '{}' but found '{t}'",
@@ -209,7 +209,7 @@ impl Checker<'_> {
     }
 
     /// Joins the types of two elements. Mixed ones are left to the validation of literals.
-    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
+    fn join_types(&mut self, previous: Option<Type>, current: Type) -> Type {
         let Some(previous) = previous else {
             return current;
         };
@@ -220,7 +220,7 @@ impl Checker<'_> {
         }
     }
 
-    fn local(&self, name: &str) -> Option<&Type> {
+    fn local_type(&self, name: &str) -> Option<&Type> {
         self.scopes
             .iter()
             .skip(1)
@@ -230,7 +230,7 @@ impl Checker<'_> {
             .map(|(_, t)| t)
     }
 
-    fn global(&self, name: &str) -> Option<&Type> {
+    fn global_type(&self, name: &str) -> Option<&Type> {
         self.scopes
             .first()
             .into_iter()
@@ -239,9 +239,9 @@ impl Checker<'_> {
             .map(|(_, t)| t)
     }
 
-    fn fold(&mut self, fold: &Fold) -> Type {
-        self.check(&fold.range);
-        self.check(&fold.init);
+    fn check_fold(&mut self, fold: &Fold) -> Type {
+        self.check_expr(&fold.range);
+        self.check_expr(&fold.init);
         let range = self.mapping.substitute(&self.type_of(&fold.range), false);
         let accu = self.type_of(&fold.init);
         self.scopes.push(vec![(fold.accu.clone(), accu.clone())]);
@@ -260,7 +260,7 @@ impl Checker<'_> {
                 (Type::Dyn, Type::Dyn)
             }
             _ => {
-                self.refuse(
+                self.add_issue(
                     &fold.range,
                     format!(
                         "expression of type '{range}' cannot be range of a comprehension (must \
@@ -288,20 +288,20 @@ impl Checker<'_> {
         let mut scope = vec![(fold.var.clone(), first)];
         scope.extend(fold.var2.clone().map(|v| (v, second)));
         self.scopes.push(scope);
-        self.check(&fold.condition);
-        self.expect(&fold.condition, &Type::Bool);
-        self.check(&fold.step);
-        self.expect(&fold.step, &accu);
+        self.check_expr(&fold.condition);
+        self.expect_type(&fold.condition, &Type::Bool);
+        self.check_expr(&fold.step);
+        self.expect_type(&fold.step, &accu);
         self.scopes.pop();
-        self.check(&fold.result);
+        self.check_expr(&fold.result);
         self.scopes.pop();
         self.mapping.substitute(&self.type_of(&fold.result), false)
     }
 
-    fn expect(&mut self, e: &Expr, t: &Type) {
+    fn expect_type(&mut self, e: &Expr, t: &Type) {
         let found = self.type_of(e);
         if !self.mapping.assignable(t, &found) {
-            self.refuse(e, format!("expected type '{t}' but found '{found}'"));
+            self.add_issue(e, format!("expected type '{t}' but found '{found}'"));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::eval::{Run, Stop};
 use crate::value::Val;
 
 /// The kube-apiserver's cost limit for one expression.
-const LIMIT: u64 = 1_000_000;
+const COST_LIMIT: u64 = 1_000_000;
 
 /// Why a result is undetermined that depends on the order of a map.
 pub(crate) const RANDOM_ORDER: &str = "the result depends on the order of a map, which is random";
@@ -38,12 +38,12 @@ impl Tracker {
     }
 
     /// Returns the work that was counted.
-    pub(crate) fn steps(&self) -> u64 {
+    pub(crate) fn counted_steps(&self) -> u64 {
         self.steps
     }
 
     /// Counts work that costs nothing in CEL but takes time here.
-    pub(crate) fn step(&mut self, work: u64) -> Run<()> {
+    pub(crate) fn count_steps(&mut self, work: u64) -> Run<()> {
         self.steps = self.steps.saturating_add(work);
         if self.steps > MAX_STEPS {
             return Err(Stop::Beyond("the evaluation takes too long".to_owned()));
@@ -52,7 +52,7 @@ impl Tracker {
     }
 
     /// Stops or resumes the tracking of cost.
-    pub(crate) fn mute(&mut self, muted: bool) {
+    pub(crate) fn set_muted(&mut self, muted: bool) {
         self.muted = muted;
     }
 
@@ -65,7 +65,7 @@ impl Tracker {
         }
     }
 
-    fn charge(&mut self, cost: u64, doubtful: bool) {
+    fn charge_cost(&mut self, cost: u64, doubtful: bool) {
         self.cost = self.cost.saturating_add(cost);
         if doubtful || self.doubts > 0 {
             self.unsure = self.unsure.saturating_add(cost);
@@ -73,7 +73,7 @@ impl Tracker {
     }
 
     /// Notes that values can depend on the order of a map from now on.
-    pub(crate) fn shuffle(&mut self) {
+    pub(crate) fn note_map_order(&mut self) {
         self.shuffled = true;
     }
 
@@ -82,7 +82,7 @@ impl Tracker {
     }
 
     /// Starts or ends steps that do not run in every order of the maps.
-    pub(crate) fn doubt(&mut self, starts: bool) {
+    pub(crate) fn set_doubtful(&mut self, starts: bool) {
         self.doubts = if starts {
             self.doubts + 1
         } else {
@@ -91,24 +91,24 @@ impl Tracker {
     }
 
     /// Returns how much of the cost is not spent in every order of the maps.
-    pub(crate) fn unsure(&self) -> u64 {
+    pub(crate) fn uncertain_cost(&self) -> u64 {
         self.unsure
     }
 
     /// Takes back doubts about the cost: the steps did run in every order.
-    pub(crate) fn settle(&mut self, unsure: u64) {
+    pub(crate) fn remove_uncertain(&mut self, unsure: u64) {
         if self.doubts == 0 {
             self.unsure = unsure;
         }
     }
 
     /// Records the value of a node on the stack.
-    pub(crate) fn push(&mut self, id: u32, value: Val) -> Run<()> {
+    pub(crate) fn push_value(&mut self, id: u32, value: Val) -> Run<()> {
         let extent = value.extent();
         if extent.is_too_large() {
             return Err(Stop::Beyond("a value is too large".to_owned()));
         }
-        self.step(1 + extent.parts() / 256)?;
+        self.count_steps(1 + extent.parts() / 256)?;
         if self.muted {
             return Ok(());
         }
@@ -124,9 +124,9 @@ impl Tracker {
     }
 
     fn check_limit(&self) -> Run<()> {
-        if self.cost <= LIMIT {
+        if self.cost <= COST_LIMIT {
             Ok(())
-        } else if self.cost.saturating_sub(self.unsure) > LIMIT {
+        } else if self.cost.saturating_sub(self.unsure) > COST_LIMIT {
             Err(Stop::Cost)
         } else {
             Err(Stop::Beyond(RANDOM_ORDER.to_owned()))
@@ -136,14 +136,14 @@ impl Tracker {
     /// Removes each of the nodes from the stack, with everything above it.
     pub(crate) fn drop_ids(&mut self, ids: &[u32]) -> Run<()> {
         for id in ids {
-            if let Some(at) = self.find(*id)? {
-                self.truncate(at);
+            if let Some(at) = self.find_on_stack(*id)? {
+                self.truncate_stack(at);
             }
         }
         Ok(())
     }
 
-    fn find(&mut self, id: u32) -> Run<Option<usize>> {
+    fn find_on_stack(&mut self, id: u32) -> Run<Option<usize>> {
         if self
             .present
             .get(id as usize)
@@ -153,11 +153,11 @@ impl Tracker {
         }
         let found = self.stack.iter().rposition(|(i, _)| *i == id);
         let looked = self.stack.len() - found.unwrap_or(0);
-        self.step(looked as u64 / 8)?;
+        self.count_steps(looked as u64 / 8)?;
         Ok(found)
     }
 
-    fn truncate(&mut self, at: usize) {
+    fn truncate_stack(&mut self, at: usize) {
         for (id, _) in self.stack.drain(at..) {
             if let Some(count) = self.present.get_mut(id as usize) {
                 *count = count.saturating_sub(1);
@@ -166,31 +166,37 @@ impl Tracker {
     }
 
     /// Removes the arguments of a call from the stack. Returns `None` if one of them is not on it.
-    fn take(&mut self, ids: &[u32]) -> Run<Option<Vec<Val>>> {
+    fn take_arguments(&mut self, ids: &[u32]) -> Run<Option<Vec<Val>>> {
         let mut values = Vec::with_capacity(ids.len());
         for id in ids.iter().rev() {
-            let Some(at) = self.find(*id)? else {
+            let Some(at) = self.find_on_stack(*id)? else {
                 return Ok(None);
             };
             let Some((_, value)) = self.stack.get(at) else {
                 return Ok(None);
             };
             values.push(value.clone());
-            self.truncate(at);
+            self.truncate_stack(at);
         }
         values.reverse();
         Ok(Some(values))
     }
 
     /// Counts the construction of a list or a map.
-    pub(crate) fn construct(&mut self, id: u32, parts: &[u32], cost: u64, value: Val) -> Run<()> {
-        self.take(parts)?;
-        self.charge(cost, false);
-        self.push(id, value)
+    pub(crate) fn count_construction(
+        &mut self,
+        id: u32,
+        parts: &[u32],
+        cost: u64,
+        value: Val,
+    ) -> Run<()> {
+        self.take_arguments(parts)?;
+        self.charge_cost(cost, false);
+        self.push_value(id, value)
     }
 
     /// Counts the call of a function.
-    pub(crate) fn call(
+    pub(crate) fn count_call(
         &mut self,
         minor: Minor,
         id: u32,
@@ -198,16 +204,16 @@ impl Tracker {
         parts: &[u32],
         value: &Val,
     ) -> Run<()> {
-        if let Some(args) = self.take(parts)? {
+        if let Some(args) = self.take_arguments(parts)? {
             let doubtful = self.shuffled
                 && (args.iter().any(Val::depends_on_order) || value.depends_on_order());
-            let cost = call::cost(minor, what.0, what.1.unwrap_or_default(), &args, value);
+            let cost = call::call_cost(minor, what.0, what.1.unwrap_or_default(), &args, value);
             let cost = cost.map_err(|panic| match doubtful {
                 true => Stop::Beyond(RANDOM_ORDER.to_owned()),
                 false => Stop::Panic(panic),
             })?;
-            self.charge(cost, doubtful);
+            self.charge_cost(cost, doubtful);
         }
-        self.push(id, value.clone())
+        self.push_value(id, value.clone())
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Overload {
 impl Functions {
     /// Reads the tables. A row is `name#overload#arguments#result#releases`: a dot before the name
     /// marks a member, `;` separates arguments, and `31-36` are the minors that declare it.
-    pub(crate) fn of(minor: Minor) -> Self {
+    pub(crate) fn for_minor(minor: Minor) -> Self {
         let mut by_name: HashMap<&'static str, Function> = HashMap::new();
         for row in [core::TABLE, collections::TABLE, kubernetes::TABLE]
             .into_iter()
@@ -45,7 +45,7 @@ impl Functions {
             let mut fields = row.split('#');
             let mut field = || fields.next().unwrap_or_default();
             let (name, id, args, result, releases) = (field(), field(), field(), field(), field());
-            if !has(releases, minor) {
+            if !has_release(releases, minor) {
                 continue;
             }
             let plain = name.strip_prefix('.').unwrap_or(name);
@@ -58,7 +58,7 @@ impl Functions {
             let result = Type::read(result);
             let params = letters
                 .into_iter()
-                .filter(|l| args.iter().chain([&result]).any(|t| mentions(t, *l)))
+                .filter(|l| args.iter().chain([&result]).any(|t| mentions_type(t, *l)))
                 .collect();
             let overload = Overload {
                 id,
@@ -84,12 +84,12 @@ impl Functions {
     }
 }
 
-fn mentions(t: &Type, letter: char) -> bool {
+fn mentions_type(t: &Type, letter: char) -> bool {
     *t == Type::Param(super::types::Param::Declared(letter))
-        || t.parts().into_iter().any(|p| mentions(p, letter))
+        || t.parts().into_iter().any(|p| mentions_type(p, letter))
 }
 
-fn has(releases: &str, minor: Minor) -> bool {
+fn has_release(releases: &str, minor: Minor) -> bool {
     let (from, to) = releases.split_once('-').unwrap_or((releases, ""));
     let bound = |text: &str, default: u8| text.parse().unwrap_or(default);
     (bound(from, 0)..=bound(to, u8::MAX)).contains(&minor.number())

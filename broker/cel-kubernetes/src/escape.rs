@@ -2,10 +2,10 @@
 //! them.
 
 /// Keywords with a meaning of their own.
-const MEANT: [&str; 4] = ["true", "false", "null", "in"];
+const KEYWORD_LITERALS: [&str; 4] = ["true", "false", "null", "in"];
 
 /// Names that cannot be used for a variable or a function.
-pub(crate) const RESERVED: [&str; 17] = [
+pub(crate) const RESERVED_NAMES: [&str; 17] = [
     "as",
     "break",
     "const",
@@ -27,7 +27,7 @@ pub(crate) const RESERVED: [&str; 17] = [
 
 /// Returns the name that an escaped name means; `None` if it is not escaped or its escape is
 /// invalid.
-pub(crate) fn unescape(name: &str) -> Option<String> {
+pub(crate) fn unescape_name(name: &str) -> Option<String> {
     unescape_strict(name).filter(|found| found != name)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn unescape_strict(name: &str) -> Option<String> {
             "dot" => out.push('.'),
             "dash" => out.push('-'),
             "slash" => out.push('/'),
-            _ if (MEANT.contains(&word) || RESERVED.contains(&word))
+            _ if (KEYWORD_LITERALS.contains(&word) || RESERVED_NAMES.contains(&word))
                 && name.len() == word.len() + 4 =>
             {
                 out.push_str(word)

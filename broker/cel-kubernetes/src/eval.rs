@@ -66,51 +66,51 @@ impl<'r> Runner<'r> {
     }
 
     /// Runs a plan from the outermost scope.
-    pub(crate) fn run(&mut self, node: &Node) -> Run<Val> {
-        self.eval(node, None)
+    pub(crate) fn run_plan(&mut self, node: &Node) -> Run<Val> {
+        self.eval_node(node, None)
     }
 
     /// Evaluates a step in a scope, which is the index of its innermost frame.
-    fn eval(&mut self, node: &Node, scope: Option<usize>) -> Run<Val> {
+    fn eval_node(&mut self, node: &Node, scope: Option<usize>) -> Run<Val> {
         match node {
             Node::Const(id, value) => {
-                self.tracker.push(*id, value.clone())?;
+                self.tracker.push_value(*id, value.clone())?;
                 Ok(value.clone())
             }
-            Node::Attr(attr) => self.attribute(attr, scope),
-            Node::Has(id, attr) => self.has(*id, attr, scope),
-            Node::Logic { id, and, terms } => self.logic(*id, *and, terms, scope),
-            Node::Equal { id, negate, terms } => self.equal(*id, *negate, terms, scope),
-            Node::Call(call) => self.call(call, scope),
+            Node::Attr(attr) => self.eval_attribute(attr, scope),
+            Node::Has(id, attr) => self.eval_has(*id, attr, scope),
+            Node::Logic { id, and, terms } => self.eval_logic(*id, *and, terms, scope),
+            Node::Equal { id, negate, terms } => self.eval_equality(*id, *negate, terms, scope),
+            Node::Call(call) => self.eval_call(call, scope),
             Node::Member { id, value, set } => {
-                let value = self.eval(value, scope)?;
+                let value = self.eval_node(value, scope)?;
                 let answer = match value {
                     Val::Err(_) => value,
                     Val::Random(_) => Val::Random(Random {
                         size: 1,
                         fallible: true,
                     }),
-                    Val::Bytes(_) => return Err(unhashable("types.Bytes")),
-                    Val::Semver(_) => return Err(unhashable("cel.Semver")),
+                    Val::Bytes(_) => return Err(unhashable_error("types.Bytes")),
+                    Val::Semver(_) => return Err(unhashable_error("cel.Semver")),
                     // Before 1.32 formats are stored by reference, which Go can hash.
                     Val::Format(_) if self.minor >= Minor::V1_32 => {
-                        return Err(unhashable("cel.Format"));
+                        return Err(unhashable_error("cel.Format"));
                     }
                     _ => Val::Bool({
-                        self.tracker.step(set.len() as u64 / 32)?;
+                        self.tracker.count_steps(set.len() as u64 / 32)?;
                         set.iter().any(|known| known.identical(&value))
                     }),
                 };
-                self.tracker.push(*id, answer.clone())?;
+                self.tracker.push_value(*id, answer.clone())?;
                 Ok(answer)
             }
             Node::OrElse { id, unwrap, terms } => {
                 let [left, right] = &**terms;
-                let answer = match self.eval(left, scope)? {
-                    Val::Optional(None) => self.eval(right, scope)?,
+                let answer = match self.eval_node(left, scope)? {
+                    Val::Optional(None) => self.eval_node(right, scope)?,
                     Val::Optional(Some(inner)) if *unwrap => (*inner).clone(),
                     Val::Random(_) => {
-                        self.doubt(true, |run| run.eval(right, scope))?;
+                        self.run_doubtful(true, |run| run.eval_node(right, scope))?;
                         Val::random()
                     }
                     // Up to 1.36 any other value passes through.
@@ -123,22 +123,24 @@ impl<'r> Runner<'r> {
                     }
                     other => other,
                 };
-                self.tracker.push(*id, answer.clone())?;
+                self.tracker.push_value(*id, answer.clone())?;
                 Ok(answer)
             }
             Node::List { id, items } => {
-                let made = self.list(items, scope)?;
+                let made = self.eval_list(items, scope)?;
                 let ids: Vec<u32> = items.iter().map(|(n, _)| n.id()).collect();
-                self.tracker.construct(*id, &ids, 10, made.clone())?;
+                self.tracker
+                    .count_construction(*id, &ids, 10, made.clone())?;
                 Ok(made)
             }
             Node::Map { id, entries } => {
-                let made = self.map(entries, scope)?;
+                let made = self.eval_map(entries, scope)?;
                 let ids: Vec<u32> = entries
                     .iter()
                     .flat_map(|(k, v, _)| [k.id(), v.id()])
                     .collect();
-                self.tracker.construct(*id, &ids, 30, made.clone())?;
+                self.tracker
+                    .count_construction(*id, &ids, 30, made.clone())?;
                 Ok(made)
             }
             Node::Message {
@@ -146,21 +148,28 @@ impl<'r> Runner<'r> {
                 message,
                 fields,
             } => {
-                let made = self.message(message, fields, scope)?;
+                let made = self.eval_message(message, fields, scope)?;
                 let ids: Vec<u32> = fields.iter().map(|(_, n, _)| n.id()).collect();
-                self.tracker.construct(*id, &ids, 40, made.clone())?;
+                self.tracker
+                    .count_construction(*id, &ids, 40, made.clone())?;
                 Ok(made)
             }
-            Node::Loop(fold) => self.fold(fold, scope),
+            Node::Loop(fold) => self.eval_fold(fold, scope),
         }
     }
 
-    fn logic(&mut self, id: u32, and: bool, terms: &[Node; 2], scope: Option<usize>) -> Run<Val> {
+    fn eval_logic(
+        &mut self,
+        id: u32,
+        and: bool,
+        terms: &[Node; 2],
+        scope: Option<usize>,
+    ) -> Run<Val> {
         let mut failure = None;
         let mut decided = None;
         let mut random = None;
         for term in terms {
-            match self.doubt(random.is_some(), |run| run.eval(term, scope))? {
+            match self.run_doubtful(random.is_some(), |run| run.eval_node(term, scope))? {
                 Val::Random(_) => {
                     random = Some(Val::Random(Random {
                         size: 1,
@@ -178,11 +187,11 @@ impl<'r> Runner<'r> {
         }
         let answer = decided.or(random).or(failure).unwrap_or(Val::Bool(and));
         self.tracker.drop_ids(&[terms[0].id(), terms[1].id()])?;
-        self.tracker.push(id, answer.clone())?;
+        self.tracker.push_value(id, answer.clone())?;
         Ok(answer)
     }
 
-    fn equal(
+    fn eval_equality(
         &mut self,
         id: u32,
         negate: bool,
@@ -190,7 +199,7 @@ impl<'r> Runner<'r> {
         scope: Option<usize>,
     ) -> Run<Val> {
         let [left, right] = terms;
-        let (l, r) = (self.eval(left, scope)?, self.eval(right, scope)?);
+        let (l, r) = (self.eval_node(left, scope)?, self.eval_node(right, scope)?);
         let answer = match (&l, &r) {
             (Val::Err(_), _) => l,
             (_, Val::Err(_)) => r,
@@ -201,7 +210,7 @@ impl<'r> Runner<'r> {
         };
         let function = if negate { "_!=_" } else { "_==_" };
         let overload = if negate { "not_equals" } else { "equals" };
-        self.tracker.call(
+        self.tracker.count_call(
             self.minor,
             id,
             (function, Some(overload)),
@@ -211,11 +220,11 @@ impl<'r> Runner<'r> {
         Ok(answer)
     }
 
-    fn list(&mut self, items: &[(Node, bool)], scope: Option<usize>) -> Run<Val> {
+    fn eval_list(&mut self, items: &[(Node, bool)], scope: Option<usize>) -> Run<Val> {
         let mut made = Vec::with_capacity(items.len());
         let mut random = false;
         for (item, optional) in items {
-            match self.doubt(random, |run| run.eval(item, scope))? {
+            match self.run_doubtful(random, |run| run.eval_node(item, scope))? {
                 error @ Val::Err(_) => return Ok(error),
                 value if value.may_fail() || (*optional && value.is_random()) => random = true,
                 Val::Optional(inner) if *optional => made.extend(inner.as_deref().cloned()),
@@ -234,7 +243,7 @@ impl<'r> Runner<'r> {
         })
     }
 
-    fn message(
+    fn eval_message(
         &mut self,
         message: &Message,
         fields: &[(String, Node, bool)],
@@ -242,7 +251,7 @@ impl<'r> Runner<'r> {
     ) -> Run<Val> {
         let mut set: Vec<(String, Val)> = Vec::with_capacity(fields.len());
         for (name, value, optional) in fields {
-            let value = match self.eval(value, scope)? {
+            let value = match self.eval_node(value, scope)? {
                 error @ Val::Err(_) => return Ok(error),
                 random @ Val::Random(_) => return Ok(random),
                 Val::Optional(Some(inner)) if *optional => (*inner).clone(),
@@ -264,28 +273,28 @@ impl<'r> Runner<'r> {
     }
 
     /// Runs steps, which some orders of the maps may leave out if `doubtful`.
-    fn doubt<T>(&mut self, doubtful: bool, run: impl FnOnce(&mut Self) -> Run<T>) -> Run<T> {
+    fn run_doubtful<T>(&mut self, doubtful: bool, run: impl FnOnce(&mut Self) -> Run<T>) -> Run<T> {
         if !doubtful {
             return run(self);
         }
-        self.tracker.doubt(true);
+        self.tracker.set_doubtful(true);
         let result = run(self);
-        self.tracker.doubt(false);
+        self.tracker.set_doubtful(false);
         result
     }
 
-    fn map(&mut self, entries: &[(Node, Node, bool)], scope: Option<usize>) -> Run<Val> {
+    fn eval_map(&mut self, entries: &[(Node, Node, bool)], scope: Option<usize>) -> Run<Val> {
         let mut made = Map::built();
         let mut random = false;
         for (key, value, optional) in entries {
-            let key = self.doubt(random, |run| run.eval(key, scope))?;
+            let key = self.run_doubtful(random, |run| run.eval_node(key, scope))?;
             if key.is_error() {
                 return Ok(key);
             }
             random |= key.is_random();
             // The key is compared with each before it.
-            self.tracker.step(made.len() as u64 / 32)?;
-            let value = match self.doubt(random, |run| run.eval(value, scope))? {
+            self.tracker.count_steps(made.len() as u64 / 32)?;
+            let value = match self.run_doubtful(random, |run| run.eval_node(value, scope))? {
                 error @ Val::Err(_) => return Ok(error),
                 value if value.may_fail() || (*optional && value.is_random()) => {
                     random = true;
@@ -313,7 +322,7 @@ impl<'r> Runner<'r> {
                 | Val::Null
                 | Val::Duration(_) => made.put(key, value),
                 Val::Random(_) => {}
-                Val::Bytes(_) => return Err(unhashable("types.Bytes")),
+                Val::Bytes(_) => return Err(unhashable_error("types.Bytes")),
                 _ => return Err(Stop::Beyond("a map key that is no scalar".to_owned())),
             }
         }
@@ -326,7 +335,7 @@ impl<'r> Runner<'r> {
 }
 
 /// Go cannot hash bytes, nor types that contain a slice or a function.
-fn unhashable(name: &str) -> Stop {
+fn unhashable_error(name: &str) -> Stop {
     Stop::Panic(format!(
         "internal error: runtime error: hash of unhashable type {name}"
     ))

@@ -66,15 +66,22 @@ pub struct UserInfo {
 }
 
 /// Returns the variable of a run, or why it cannot be decided.
-pub(crate) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<Val, &'static str> {
+pub(crate) fn input_variable(
+    input: Input<'_>,
+    scope: Scope,
+    minor: Minor,
+) -> Result<Val, &'static str> {
     let lazy = minor >= Minor::V1_34;
     let entries: Vec<(String, Val)> = match (input, scope) {
-        (Input::Claims(claims), Scope::Claims) => values(claims, minor)?,
+        (Input::Claims(claims), Scope::Claims) => claim_values(claims, minor)?,
         (Input::PartialClaims { claims, failing }, Scope::Claims) => {
             let failing = failing
                 .iter()
                 .map(|(name, error)| (name.clone(), Val::error(error.message())));
-            values(claims, minor)?.into_iter().chain(failing).collect()
+            claim_values(claims, minor)?
+                .into_iter()
+                .chain(failing)
+                .collect()
         }
         (Input::User(user), Scope::User) => {
             // From 1.34 on, these lists are `[]string` in Go.
@@ -119,17 +126,17 @@ pub(crate) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<V
     )))
 }
 
-fn values(
+fn claim_values(
     claims: &JsonMap<String, Json>,
     minor: Minor,
 ) -> Result<Vec<(String, Val)>, &'static str> {
     claims
         .iter()
-        .map(|(k, v)| Ok((k.clone(), json(v, minor, 0)?)))
+        .map(|(k, v)| Ok((k.clone(), json_value(v, minor, 0)?)))
         .collect()
 }
 
-fn json(value: &Json, minor: Minor, depth: u32) -> Result<Val, &'static str> {
+fn json_value(value: &Json, minor: Minor, depth: u32) -> Result<Val, &'static str> {
     if depth > MAX_DEPTH {
         return Err("the claims nest too deeply");
     }
@@ -147,13 +154,13 @@ fn json(value: &Json, minor: Minor, depth: u32) -> Result<Val, &'static str> {
         Json::Array(items) => Val::list(
             items
                 .iter()
-                .map(|v| json(v, minor, depth + 1))
+                .map(|v| json_value(v, minor, depth + 1))
                 .collect::<Result<_, _>>()?,
         ),
         Json::Object(entries) => {
             let mut read = Vec::with_capacity(entries.len());
             for (k, v) in entries {
-                read.push((Val::from(k.as_str()), json(v, minor, depth + 1)?));
+                read.push((Val::from(k.as_str()), json_value(v, minor, depth + 1)?));
             }
             Val::Map(Map::json(read))
         }

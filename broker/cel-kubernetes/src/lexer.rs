@@ -33,13 +33,13 @@ pub(crate) struct LexError {
 
 /// The punctuation, longer ones first. `in`, `true`, `false` and `null` are here because they are
 /// never identifiers.
-const PUNCT: [&str; 23] = [
+const PUNCTUATION_MARKS: [&str; 23] = [
     "==", "!=", "<=", ">=", "&&", "||", "<", ">", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!",
     "?", ":", "+", "*", "/",
 ];
 
 /// Splits the whole text into tokens.
-pub(crate) fn tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, LexError> {
+pub(crate) fn read_tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, LexError> {
     let mut found = Vec::new();
     let mut i = 0;
     while let Some(&c) = text.get(i) {
@@ -55,30 +55,30 @@ pub(crate) fn tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, LexError
         }
         // The grammar before 1.33 has no backticks.
         if c == '`' && minor < Minor::V1_33 {
-            return Err(unknown(i, c));
+            return Err(unknown_character(i, c));
         }
-        let (kind, end) = one(text, i)?;
+        let (kind, end) = read_token(text, i)?;
         found.push(Token {
             kind,
-            at: offset(i),
+            at: offset_of(i),
         });
         i = end;
     }
     found.push(Token {
         kind: Tok::End,
-        at: offset(text.len()),
+        at: offset_of(text.len()),
     });
     Ok(found)
 }
 
-fn one(text: &[char], i: usize) -> Result<(Tok, usize), LexError> {
-    if let Some(string) = string(text, i) {
+fn read_token(text: &[char], i: usize) -> Result<(Tok, usize), LexError> {
+    if let Some(string) = read_string(text, i) {
         return Ok(string);
     }
     let c = text.get(i).copied().unwrap_or_default();
     if c.is_ascii_alphabetic() || c == '_' {
-        let end = run(text, i, |c| c.is_ascii_alphanumeric() || c == '_');
-        let word = copy(text, i, end);
+        let end = run_end(text, i, |c| c.is_ascii_alphanumeric() || c == '_');
+        let word = copy_text(text, i, end);
         let kind = ["in", "true", "false", "null"]
             .into_iter()
             .find(|w| *w == word)
@@ -86,64 +86,64 @@ fn one(text: &[char], i: usize) -> Result<(Tok, usize), LexError> {
         return Ok((kind, end));
     }
     if c.is_ascii_digit() || (c == '.' && text.get(i + 1).is_some_and(char::is_ascii_digit)) {
-        return Ok(number(text, i));
+        return Ok(read_number(text, i));
     }
     if c == '`' {
-        let end = run(text, i + 1, |c| {
+        let end = run_end(text, i + 1, |c| {
             c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' ')
         });
         if end > i + 1 && text.get(end) == Some(&'`') {
-            return Ok((Tok::Escaped(copy(text, i + 1, end)), end + 1));
+            return Ok((Tok::Escaped(copy_text(text, i + 1, end)), end + 1));
         }
     }
     let two: String = text.iter().skip(i).take(2).collect();
     if c == '%' {
         return Ok((Tok::Punct("%"), i + 1));
     }
-    match PUNCT.into_iter().find(|p| two.starts_with(p)) {
+    match PUNCTUATION_MARKS.into_iter().find(|p| two.starts_with(p)) {
         Some(punct) => Ok((Tok::Punct(punct), i + punct.len())),
-        None => Err(unknown(i, c)),
+        None => Err(unknown_character(i, c)),
     }
 }
 
-fn unknown(i: usize, c: char) -> LexError {
+fn unknown_character(i: usize, c: char) -> LexError {
     LexError {
-        at: offset(i),
+        at: offset_of(i),
         message: format!("Syntax error: token recognition error at: '{c}'"),
     }
 }
 
-fn number(text: &[char], i: usize) -> (Tok, usize) {
+fn read_number(text: &[char], i: usize) -> (Tok, usize) {
     if text.get(i) == Some(&'0') && text.get(i + 1) == Some(&'x') {
-        let end = run(text, i + 2, |c| c.is_ascii_hexdigit());
+        let end = run_end(text, i + 2, |c| c.is_ascii_hexdigit());
         if end > i + 2 {
-            return unsigned(text, i, end);
+            return read_unsigned(text, i, end);
         }
     }
-    let whole = run(text, i, |c| c.is_ascii_digit());
+    let whole = run_end(text, i, |c| c.is_ascii_digit());
     let mut end = whole;
     if text.get(end) == Some(&'.') {
-        let fraction = run(text, end + 1, |c| c.is_ascii_digit());
+        let fraction = run_end(text, end + 1, |c| c.is_ascii_digit());
         if fraction > end + 1 {
             end = fraction;
         }
     }
     if matches!(text.get(end), Some('e' | 'E')) {
         let sign = usize::from(matches!(text.get(end + 1), Some('+' | '-')));
-        let digits = run(text, end + 1 + sign, |c| c.is_ascii_digit());
+        let digits = run_end(text, end + 1 + sign, |c| c.is_ascii_digit());
         if digits > end + 1 + sign {
             end = digits;
         }
     }
     if end == whole {
-        unsigned(text, i, end)
+        read_unsigned(text, i, end)
     } else {
-        (Tok::Float(copy(text, i, end)), end)
+        (Tok::Float(copy_text(text, i, end)), end)
     }
 }
 
-fn unsigned(text: &[char], i: usize, end: usize) -> (Tok, usize) {
-    let digits = copy(text, i, end);
+fn read_unsigned(text: &[char], i: usize, end: usize) -> (Tok, usize) {
+    let digits = copy_text(text, i, end);
     if matches!(text.get(end), Some('u' | 'U')) {
         (Tok::Uint(digits), end + 1)
     } else {
@@ -152,7 +152,7 @@ fn unsigned(text: &[char], i: usize, end: usize) -> (Tok, usize) {
 }
 
 /// Reads a string or bytes literal that starts at `i`, if there is one.
-fn string(text: &[char], i: usize) -> Option<(Tok, usize)> {
+fn read_string(text: &[char], i: usize) -> Option<(Tok, usize)> {
     let mut at = i;
     let bytes = matches!(text.get(at), Some('b' | 'B'));
     at += usize::from(bytes);
@@ -163,20 +163,20 @@ fn string(text: &[char], i: usize) -> Option<(Tok, usize)> {
     let end = triple
         .then(|| close_triple(text, at + 3, quote, raw))
         .flatten()
-        .or_else(|| close(text, at + 1, quote, raw))?;
+        .or_else(|| find_close(text, at + 1, quote, raw))?;
     Some(if bytes {
-        (Tok::Bytes(copy(text, i + 1, end)), end)
+        (Tok::Bytes(copy_text(text, i + 1, end)), end)
     } else {
-        (Tok::Str(copy(text, i, end)), end)
+        (Tok::Str(copy_text(text, i, end)), end)
     })
 }
 
-fn close(text: &[char], mut at: usize, quote: char, raw: bool) -> Option<usize> {
+fn find_close(text: &[char], mut at: usize, quote: char, raw: bool) -> Option<usize> {
     loop {
         match *text.get(at)? {
             c if c == quote => return Some(at + 1),
             '\n' | '\r' => return None,
-            '\\' if !raw => at = escape(text, at)?,
+            '\\' if !raw => at = escape_end(text, at)?,
             _ => at += 1,
         }
     }
@@ -191,14 +191,14 @@ fn close_triple(text: &[char], mut at: usize, quote: char, raw: bool) -> Option<
             {
                 return Some(at + 3);
             }
-            '\\' if !raw => at = escape(text, at)?,
+            '\\' if !raw => at = escape_end(text, at)?,
             _ => at += 1,
         }
     }
 }
 
 /// Returns the end of the escape sequence that starts at `at`.
-fn escape(text: &[char], at: usize) -> Option<usize> {
+fn escape_end(text: &[char], at: usize) -> Option<usize> {
     let digits = |n: usize, ok: fn(&char) -> bool| {
         let all = (0..n).all(|k| text.get(at + 2 + k).is_some_and(ok));
         all.then_some(at + 2 + n)
@@ -213,14 +213,14 @@ fn escape(text: &[char], at: usize) -> Option<usize> {
     }
 }
 
-fn run(text: &[char], from: usize, ok: impl Fn(char) -> bool) -> usize {
+fn run_end(text: &[char], from: usize, ok: impl Fn(char) -> bool) -> usize {
     from + text.iter().skip(from).take_while(|&&c| ok(c)).count()
 }
 
-fn copy(text: &[char], from: usize, to: usize) -> String {
+fn copy_text(text: &[char], from: usize, to: usize) -> String {
     text.get(from..to).unwrap_or_default().iter().collect()
 }
 
-fn offset(i: usize) -> u32 {
+fn offset_of(i: usize) -> u32 {
     u32::try_from(i).unwrap_or(u32::MAX)
 }

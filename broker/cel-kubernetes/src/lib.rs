@@ -109,7 +109,7 @@ impl Environment {
     pub fn new(minor: Minor) -> Self {
         Self {
             minor,
-            functions: Arc::new(Functions::of(minor)),
+            functions: Arc::new(Functions::for_minor(minor)),
         }
     }
 
@@ -119,7 +119,7 @@ impl Environment {
     ///
     /// If the API server refuses it, or if that cannot be decided here.
     pub fn compile(&self, scope: Scope, text: &str) -> Result<Expression, CompileFault> {
-        stack::run(text.len() >= DEEP_TEXT_BYTES, || {
+        stack::run_on_stack(text.len() >= DEEP_TEXT_BYTES, || {
             self.compile_here(scope, text)
         })
         .unwrap_or_else(|| {
@@ -142,9 +142,9 @@ impl Environment {
         }
         let chars: Vec<char> = text.chars().collect();
         let refused = |issues: Vec<check::Issue>| CompileFault::Refused {
-            message: source::report(&chars, &issues),
+            message: source::print_issues(&chars, &issues),
         };
-        let parsed = parser::parse(&chars, self.minor).map_err(|fault| match fault {
+        let parsed = parser::parse_expression(&chars, self.minor).map_err(|fault| match fault {
             parser::Unparsed::Beyond(reason) => beyond(reason),
             parser::Unparsed::Refused(issues) => refused(issues),
         })?;
@@ -167,12 +167,13 @@ impl Environment {
         if !issues.is_empty() {
             return Err(refused(issues));
         }
-        let plan = plan::plan(&parsed.root, &checked, self.minor).map_err(|fault| match fault {
-            plan::PlanFault::Refused(message) => CompileFault::Refused {
-                message: format!("program instantiation failed: {message}"),
-            },
-            plan::PlanFault::Beyond(reason) => beyond(&reason),
-        })?;
+        let plan =
+            plan::plan_tree(&parsed.root, &checked, self.minor).map_err(|fault| match fault {
+                plan::PlanFault::Refused(message) => CompileFault::Refused {
+                    message: format!("program instantiation failed: {message}"),
+                },
+                plan::PlanFault::Beyond(reason) => beyond(&reason),
+            })?;
         let output = checked
             .types
             .get(&parsed.root.id)
@@ -222,7 +223,7 @@ impl Drop for Tree {
     /// Drops the parts on a stack that is large enough for the recursion.
     fn drop(&mut self) {
         let parts = self.parts.take();
-        let _ = stack::run(self.deep, move || drop(parts));
+        let _ = stack::run_on_stack(self.deep, move || drop(parts));
     }
 }
 
@@ -325,11 +326,11 @@ impl Expression {
     ) -> (Result<Value, EvaluateFault>, RangeInclusive<u64>) {
         let beyond =
             |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
-        let variable = match input::variable(input, self.scope, self.minor) {
+        let variable = match input::input_variable(input, self.scope, self.minor) {
             Ok(variable) => variable,
             Err(reason) => return (Err(beyond(reason)), 0..=0),
         };
-        stack::run(self.tree.deep, || self.evaluate_here(variable))
+        stack::run_on_stack(self.tree.deep, || self.evaluate_here(variable))
             .unwrap_or_else(|| (Err(beyond(NO_STACK)), 0..=0))
     }
 
@@ -357,7 +358,7 @@ impl Expression {
             let run = self.run(variable.clone(), Some(&mut orders));
             steps = steps.saturating_add(run.steps);
             let undetermined = matches!(run.result, Err(EvaluateFault::Undetermined(_)));
-            let differs = |whole: &Outcomes| !outcome::alike(&whole.result, &run.result);
+            let differs = |whole: &Outcomes| !outcome::are_alike(&whole.result, &run.result);
             if undetermined || whole.as_ref().is_some_and(differs) || steps > MAX_STEPS_OF_RUNS {
                 return None;
             }
@@ -369,7 +370,7 @@ impl Expression {
                     whole.cost = least..=most;
                 }
             }
-            if !orders.advance() {
+            if !orders.advance_order() {
                 return whole;
             }
         }
@@ -381,7 +382,7 @@ impl Expression {
         let mut runner = Runner::new(self.minor, &self.functions, variable, orders);
         runner.uses_accumulators = self.uses_accumulators;
         let result = match &self.tree.parts {
-            Some((_, plan)) => runner.run(plan),
+            Some((_, plan)) => runner.run_plan(plan),
             None => Err(Stop::Beyond(NO_STACK.to_owned())),
         };
         let beyond =
@@ -409,8 +410,9 @@ impl Expression {
             cost: runner
                 .tracker
                 .cost()
-                .saturating_sub(runner.tracker.unsure())..=runner.tracker.cost(),
-            steps: runner.tracker.steps(),
+                .saturating_sub(runner.tracker.uncertain_cost())
+                ..=runner.tracker.cost(),
+            steps: runner.tracker.counted_steps(),
         }
     }
 }

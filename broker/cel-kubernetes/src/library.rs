@@ -24,7 +24,7 @@ pub(crate) use pattern::{Pattern, PatternFault};
 pub(crate) use quantity::Quantity;
 pub(crate) use semver::Semver;
 pub(crate) use shuffled::in_any_order;
-pub(crate) use text::{check_format, printable, runtime_name};
+pub(crate) use text::{check_format, is_printable, runtime_name};
 pub(crate) use url::Url;
 
 use crate::Minor;
@@ -53,7 +53,7 @@ pub(crate) fn is_unguarded(overload: &str) -> bool {
 }
 
 /// Calls an overload with arguments that match it.
-pub(crate) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Called {
+pub(crate) fn call_overload(overload: &str, args: &[Val], context: &Context<'_>) -> Called {
     let proper = match args {
         [Val::List(_)] | [Val::List(_), Val::Int(_)] => overload.starts_with("list_"),
         [Val::Str(_), Val::Str(_)] => !overload.starts_with("list_"),
@@ -63,14 +63,14 @@ pub(crate) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Calle
         return Ok(Val::no_overload());
     }
     let known = optional::call(overload, args)
-        .or_else(|| text::call(overload, args, context))
+        .or_else(|| text::call_text(overload, args, context))
         .or_else(|| collections::call(overload, args, context))
-        .or_else(|| times::call(overload, args))
-        .or_else(|| url::call(overload, args))
+        .or_else(|| times::call_time(overload, args))
+        .or_else(|| url::call_url(overload, args))
         .or_else(|| net::call(overload, args, context))
         .or_else(|| convert::call(overload, args))
-        .or_else(|| quantity::call(overload, args))
-        .or_else(|| semver::call(overload, args))
+        .or_else(|| quantity::call_quantity(overload, args))
+        .or_else(|| semver::call_semver(overload, args))
         .or_else(|| named::call(overload, args, context));
     known.unwrap_or_else(|| Err(format!("the function {overload} is not evaluated here")))
 }

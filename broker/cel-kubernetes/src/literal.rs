@@ -16,8 +16,8 @@ enum Kind {
 pub(crate) const BROKEN_TEXT: &str = "a text that is no UTF-8";
 
 /// Returns the value of a string literal, given with its quotes.
-pub(crate) fn string(written: &str, minor: Minor) -> Result<Val, &'static str> {
-    let bytes = unquote(
+pub(crate) fn string_value(written: &str, minor: Minor) -> Result<Val, &'static str> {
+    let bytes = unquote_text(
         written,
         if minor < Minor::V1_33 {
             Kind::LooseText
@@ -31,13 +31,13 @@ pub(crate) fn string(written: &str, minor: Minor) -> Result<Val, &'static str> {
 }
 
 /// Returns the value of a bytes literal, given without its `b`.
-pub(crate) fn bytes(written: &str) -> Result<Val, &'static str> {
-    Ok(Val::Bytes(unquote(written, Kind::Bytes)?.into()))
+pub(crate) fn bytes_value(written: &str) -> Result<Val, &'static str> {
+    Ok(Val::Bytes(unquote_text(written, Kind::Bytes)?.into()))
 }
 
 /// Reads an integer, `0x` or decimal; `negative` is a minus directly before it.
-pub(crate) fn int(digits: &str, negative: bool) -> Result<Val, &'static str> {
-    let (digits, radix) = radix(digits);
+pub(crate) fn int_value(digits: &str, negative: bool) -> Result<Val, &'static str> {
+    let (digits, radix) = split_radix(digits);
     let signed = if negative {
         format!("-{digits}")
     } else {
@@ -49,15 +49,15 @@ pub(crate) fn int(digits: &str, negative: bool) -> Result<Val, &'static str> {
 }
 
 /// Reads an unsigned integer, given without its `u`.
-pub(crate) fn uint(digits: &str) -> Result<Val, &'static str> {
-    let (digits, radix) = radix(digits);
+pub(crate) fn uint_value(digits: &str) -> Result<Val, &'static str> {
+    let (digits, radix) = split_radix(digits);
     u64::from_str_radix(digits, radix)
         .map(Val::Uint)
         .map_err(|_| "invalid uint literal")
 }
 
 /// Reads a floating point number. Go refuses numbers beyond its range.
-pub(crate) fn float(digits: &str, negative: bool) -> Result<Val, &'static str> {
+pub(crate) fn float_value(digits: &str, negative: bool) -> Result<Val, &'static str> {
     let value: f64 = digits.parse().map_err(|_| "invalid double literal")?;
     if value.is_infinite() {
         return Err("invalid double literal");
@@ -65,13 +65,13 @@ pub(crate) fn float(digits: &str, negative: bool) -> Result<Val, &'static str> {
     Ok(Val::Double(if negative { -value } else { value }))
 }
 
-fn radix(digits: &str) -> (&str, u32) {
+fn split_radix(digits: &str) -> (&str, u32) {
     digits
         .strip_prefix("0x")
         .map_or((digits, 10), |hex| (hex, 16))
 }
 
-fn unquote(written: &str, kind: Kind) -> Result<Vec<u8>, &'static str> {
+fn unquote_text(written: &str, kind: Kind) -> Result<Vec<u8>, &'static str> {
     let normal = written.replace("\r\n", "\n").replace('\r', "\n");
     let raw = normal.starts_with(['r', 'R']);
     let quoted = if raw {
@@ -91,21 +91,21 @@ fn unquote(written: &str, kind: Kind) -> Result<Vec<u8>, &'static str> {
     let mut rest = inner.chars();
     while let Some(c) = rest.next() {
         if c == '\\' {
-            unescape(&mut rest, kind, &mut out)?;
+            unescape_next(&mut rest, kind, &mut out)?;
         } else {
-            push(&mut out, c);
+            push_char(&mut out, c);
         }
     }
     Ok(out)
 }
 
-fn unescape(
+fn unescape_next(
     rest: &mut std::str::Chars<'_>,
     kind: Kind,
     out: &mut Vec<u8>,
 ) -> Result<(), &'static str> {
-    const BAD: &str = "unable to unescape string";
-    let c = rest.next().ok_or(BAD)?;
+    const BAD_ESCAPE: &str = "unable to unescape string";
+    let c = rest.next().ok_or(BAD_ESCAPE)?;
     let plain = match c {
         'a' => 7,
         'b' => 8,
@@ -114,25 +114,25 @@ fn unescape(
         'r' => 13,
         't' => 9,
         'v' => 11,
-        '\\' | '\'' | '"' | '`' | '?' => u8::try_from(c).map_err(|_| BAD)?,
-        'x' | 'X' => return code(rest, 2, 16, kind, out),
-        'u' | 'U' if kind == Kind::Bytes => return Err(BAD),
-        'u' => return code(rest, 4, 16, kind, out),
-        'U' => return code(rest, 8, 16, kind, out),
+        '\\' | '\'' | '"' | '`' | '?' => u8::try_from(c).map_err(|_| BAD_ESCAPE)?,
+        'x' | 'X' => return read_code_point(rest, 2, 16, kind, out),
+        'u' | 'U' if kind == Kind::Bytes => return Err(BAD_ESCAPE),
+        'u' => return read_code_point(rest, 4, 16, kind, out),
+        'U' => return read_code_point(rest, 8, 16, kind, out),
         '0'..='3' => {
             let tail = format!("{c}{}", rest.as_str());
             let mut octal = tail.chars();
-            code(&mut octal, 3, 8, kind, out)?;
+            read_code_point(&mut octal, 3, 8, kind, out)?;
             *rest = rest.as_str().get(2..).unwrap_or_default().chars();
             return Ok(());
         }
-        _ => return Err(BAD),
+        _ => return Err(BAD_ESCAPE),
     };
     out.push(plain);
     Ok(())
 }
 
-fn code(
+fn read_code_point(
     rest: &mut std::str::Chars<'_>,
     digits: usize,
     radix: u32,
@@ -149,7 +149,7 @@ fn code(
     }
     match kind {
         Kind::Bytes => out.push(u8::try_from(value).map_err(|_| "unable to unescape string")?),
-        Kind::Text => push(
+        Kind::Text => push_char(
             out,
             char::from_u32(value).ok_or("invalid unicode code point")?,
         ),
@@ -159,7 +159,7 @@ fn code(
             _ => return Err(BROKEN_TEXT),
         },
         Kind::LooseText if value > u32::from(char::MAX) => return Err("unable to unescape string"),
-        Kind::LooseText => push(
+        Kind::LooseText => push_char(
             out,
             char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER),
         ),
@@ -167,6 +167,6 @@ fn code(
     Ok(())
 }
 
-fn push(out: &mut Vec<u8>, c: char) {
+fn push_char(out: &mut Vec<u8>, c: char) {
     out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }

@@ -12,7 +12,7 @@ pub(crate) const OLD_ACCUMULATOR: &str = "__result__";
 const HIDDEN_ACCUMULATOR: &str = "@result";
 
 /// Returns the name of a fold's accumulator.
-fn accumulator(minor: Minor) -> &'static str {
+fn accumulator_name(minor: Minor) -> &'static str {
     if minor < Minor::V1_33 {
         OLD_ACCUMULATOR
     } else {
@@ -21,7 +21,7 @@ fn accumulator(minor: Minor) -> &'static str {
 }
 
 /// Builds a call without a receiver, which may be a macro.
-pub(crate) fn global(
+pub(crate) fn expand_global(
     p: &mut Parser,
     at: u32,
     function: &str,
@@ -29,10 +29,10 @@ pub(crate) fn global(
 ) -> Parsing<Expr> {
     if function == "has" && args.len() == 1 {
         let Some(arg) = args.pop() else {
-            return p.call(at, function, args);
+            return p.make_call(at, function, args);
         };
         return match arg.kind {
-            Kind::Select { operand, field, .. } => p.node(
+            Kind::Select { operand, field, .. } => p.make_node(
                 at,
                 Kind::Select {
                     operand,
@@ -40,28 +40,28 @@ pub(crate) fn global(
                     test: true,
                 },
             ),
-            _ => p.refuse(arg.at, "invalid argument to has() macro".to_owned()),
+            _ => p.add_issue(arg.at, "invalid argument to has() macro".to_owned()),
         };
     }
-    p.call(at, function, args)
+    p.make_call(at, function, args)
 }
 
 /// Builds a call on a receiver, which may be a macro. A macro reports only the first faulty
 /// argument.
-pub(crate) fn receiver(
+pub(crate) fn expand_receiver(
     p: &mut Parser,
     at: u32,
     function: &str,
     target: Expr,
     args: Vec<Expr>,
 ) -> Parsing<Expr> {
-    match expanded(p, at, function, target, args) {
-        Err(ParseFault::Refused { at, message }) => p.refuse(at, message),
+    match expand_macro(p, at, function, target, args) {
+        Err(ParseFault::Refused { at, message }) => p.add_issue(at, message),
         other => other,
     }
 }
 
-fn expanded(
+fn expand_macro(
     p: &mut Parser,
     at: u32,
     function: &str,
@@ -69,7 +69,7 @@ fn expanded(
     args: Vec<Expr>,
 ) -> Parsing<Expr> {
     if !is_macro(p.minor, function, args.len()) {
-        return p.node(
+        return p.make_node(
             at,
             Kind::Call {
                 target: Some(Box::new(target)),
@@ -89,29 +89,37 @@ fn expanded(
         rest.next(),
     ) {
         ("all" | "exists" | "exists_one", 2, Some(v), Some(test), ..) => {
-            m.quantifier(function, target, (v, None), test)
+            m.make_quantifier(function, target, (v, None), test)
         }
-        ("map", 2, Some(v), Some(f), ..) => m.list(target, (v, None), None, f),
-        ("map", 3, Some(v), Some(test), Some(f), _) => m.list(target, (v, None), Some(test), f),
-        ("filter", 2, Some(v), Some(test), ..) => m.list(target, (v.clone(), None), Some(test), v),
-        ("optMap", 2, Some(v), Some(f), ..) => m.optional(target, v, f, true),
-        ("optFlatMap", 2, Some(v), Some(f), ..) => m.optional(target, v, f, false),
+        ("map", 2, Some(v), Some(f), ..) => m.make_list_fold(target, (v, None), None, f),
+        ("map", 3, Some(v), Some(test), Some(f), _) => {
+            m.make_list_fold(target, (v, None), Some(test), f)
+        }
+        ("filter", 2, Some(v), Some(test), ..) => {
+            m.make_list_fold(target, (v.clone(), None), Some(test), v)
+        }
+        ("optMap", 2, Some(v), Some(f), ..) => m.make_optional(target, v, f, true),
+        ("optFlatMap", 2, Some(v), Some(f), ..) => m.make_optional(target, v, f, false),
         ("all" | "exists" | "exists_one" | "existsOne", 3, Some(v), Some(w), Some(test), _) => {
-            m.quantifier(function, target, (v, Some(w)), test)
+            m.make_quantifier(function, target, (v, Some(w)), test)
         }
-        ("transformList", 3, Some(v), Some(w), Some(f), _) => m.list(target, (v, Some(w)), None, f),
+        ("transformList", 3, Some(v), Some(w), Some(f), _) => {
+            m.make_list_fold(target, (v, Some(w)), None, f)
+        }
         ("transformList", 4, Some(v), Some(w), Some(test), Some(f)) => {
-            m.list(target, (v, Some(w)), Some(test), f)
+            m.make_list_fold(target, (v, Some(w)), Some(test), f)
         }
-        ("transformMap", 3, Some(v), Some(w), Some(f), _) => m.map(target, (v, w), None, f, true),
+        ("transformMap", 3, Some(v), Some(w), Some(f), _) => {
+            m.make_map_fold(target, (v, w), None, f, true)
+        }
         ("transformMap", 4, Some(v), Some(w), Some(test), Some(f)) => {
-            m.map(target, (v, w), Some(test), f, true)
+            m.make_map_fold(target, (v, w), Some(test), f, true)
         }
         ("transformMapEntry", 3, Some(v), Some(w), Some(f), _) => {
-            m.map(target, (v, w), None, f, false)
+            m.make_map_fold(target, (v, w), None, f, false)
         }
         ("transformMapEntry", 4, Some(v), Some(w), Some(test), Some(f)) => {
-            m.map(target, (v, w), Some(test), f, false)
+            m.make_map_fold(target, (v, w), Some(test), f, false)
         }
         ("sortBy", 2, Some(v), Some(f), ..) => m.sort_by(target, v, f),
         _ => Err(ParseFault::Beyond("a macro with other arguments")),
@@ -131,20 +139,20 @@ fn is_macro(minor: Minor, function: &str, args: usize) -> bool {
     }
 }
 
-fn refused<T>(at: u32, message: &str) -> Parsing<T> {
+fn refuse_macro<T>(at: u32, message: &str) -> Parsing<T> {
     Err(ParseFault::Refused {
         at,
         message: message.to_owned(),
     })
 }
 
-fn variable(e: &Expr) -> Parsing<String> {
+fn variable_name(e: &Expr) -> Parsing<String> {
     match &e.kind {
         Kind::Ident(name) if name.starts_with('.') => {
             Err(ParseFault::Beyond("a loop variable with a leading dot"))
         }
         Kind::Ident(name) => Ok(name.clone()),
-        _ => refused(e.at, "argument must be a simple name"),
+        _ => refuse_macro(e.at, "argument must be a simple name"),
     }
 }
 
@@ -155,12 +163,12 @@ struct Maker<'p> {
 }
 
 impl Maker<'_> {
-    fn call(&mut self, function: &str, args: Vec<Expr>) -> Parsing<Expr> {
-        self.p.call(self.at, function, args)
+    fn make_call(&mut self, function: &str, args: Vec<Expr>) -> Parsing<Expr> {
+        self.p.make_call(self.at, function, args)
     }
 
-    fn member(&mut self, function: &str, target: Expr, args: Vec<Expr>) -> Parsing<Expr> {
-        self.p.node(
+    fn make_member_call(&mut self, function: &str, target: Expr, args: Vec<Expr>) -> Parsing<Expr> {
+        self.p.make_node(
             self.at,
             Kind::Call {
                 target: Some(Box::new(target)),
@@ -170,20 +178,20 @@ impl Maker<'_> {
         )
     }
 
-    fn ident(&mut self, name: &str) -> Parsing<Expr> {
-        self.p.node(self.at, Kind::Ident(name.to_owned()))
+    fn make_ident(&mut self, name: &str) -> Parsing<Expr> {
+        self.p.make_node(self.at, Kind::Ident(name.to_owned()))
     }
 
-    fn accu(&mut self) -> Parsing<Expr> {
-        self.ident(accumulator(self.p.minor))
+    fn make_accumulator(&mut self) -> Parsing<Expr> {
+        self.make_ident(accumulator_name(self.p.minor))
     }
 
-    fn literal(&mut self, value: Val) -> Parsing<Expr> {
-        self.p.node(self.at, Kind::Literal(value))
+    fn make_literal(&mut self, value: Val) -> Parsing<Expr> {
+        self.p.make_node(self.at, Kind::Literal(value))
     }
 
-    fn single(&mut self, value: Expr) -> Parsing<Expr> {
-        self.p.node(
+    fn make_single_list(&mut self, value: Expr) -> Parsing<Expr> {
+        self.p.make_node(
             self.at,
             Kind::List(vec![Element {
                 value,
@@ -192,18 +200,18 @@ impl Maker<'_> {
         )
     }
 
-    fn fold(
+    fn make_fold(
         &mut self,
         purpose: Purpose,
         range: Expr,
         vars: (Expr, Option<Expr>),
         parts: [Expr; 4],
     ) -> Parsing<Expr> {
-        let var = variable(&vars.0)?;
-        let var2 = vars.1.as_ref().map(variable).transpose()?;
+        let var = variable_name(&vars.0)?;
+        let var2 = vars.1.as_ref().map(variable_name).transpose()?;
         let (at, at2) = (vars.0.at, vars.1.as_ref().map_or(0, |e| e.at));
         if var2.as_ref() == Some(&var) {
-            return refused(at2, &format!("duplicate variable name: {var}"));
+            return refuse_macro(at2, &format!("duplicate variable name: {var}"));
         }
         // 1.32 checks this only in the loops with two variables, which are new in it.
         if self.p.minor >= Minor::V1_33 || var2.is_some() {
@@ -211,7 +219,7 @@ impl Maker<'_> {
             for (at, name) in named {
                 if name.is_some_and(|name| name == OLD_ACCUMULATOR) {
                     let message = "iteration variable overwrites accumulator variable";
-                    return refused(at, message);
+                    return refuse_macro(at, message);
                 }
             }
         }
@@ -220,57 +228,62 @@ impl Maker<'_> {
             range,
             var,
             var2,
-            accu: accumulator(self.p.minor).to_owned(),
+            accu: accumulator_name(self.p.minor).to_owned(),
             purpose,
             init,
             condition,
             step,
             result,
         };
-        self.p.node(self.at, Kind::Fold(Box::new(fold)))
+        self.p.make_node(self.at, Kind::Fold(Box::new(fold)))
     }
 
-    fn quantifier(
+    fn make_quantifier(
         &mut self,
         function: &str,
         range: Expr,
         vars: (Expr, Option<Expr>),
         test: Expr,
     ) -> Parsing<Expr> {
-        let accu = self.accu()?;
+        let accu = self.make_accumulator()?;
         let parts = match function {
             "all" => {
-                let init = self.literal(Val::Bool(true))?;
-                let condition = self.call("@not_strictly_false", vec![accu])?;
-                let accu = self.accu()?;
+                let init = self.make_literal(Val::Bool(true))?;
+                let condition = self.make_call("@not_strictly_false", vec![accu])?;
+                let accu = self.make_accumulator()?;
                 [
                     init,
                     condition,
-                    self.call("_&&_", vec![accu, test])?,
-                    self.accu()?,
+                    self.make_call("_&&_", vec![accu, test])?,
+                    self.make_accumulator()?,
                 ]
             }
             "exists" => {
-                let init = self.literal(Val::Bool(false))?;
-                let not = self.call("!_", vec![accu])?;
-                let condition = self.call("@not_strictly_false", vec![not])?;
-                let accu = self.accu()?;
+                let init = self.make_literal(Val::Bool(false))?;
+                let not = self.make_call("!_", vec![accu])?;
+                let condition = self.make_call("@not_strictly_false", vec![not])?;
+                let accu = self.make_accumulator()?;
                 [
                     init,
                     condition,
-                    self.call("_||_", vec![accu, test])?,
-                    self.accu()?,
+                    self.make_call("_||_", vec![accu, test])?,
+                    self.make_accumulator()?,
                 ]
             }
             _ => {
-                let init = self.literal(Val::Int(0))?;
-                let condition = self.literal(Val::Bool(true))?;
-                let one = self.literal(Val::Int(1))?;
-                let plus = self.call("_+_", vec![accu, one])?;
-                let accu = self.accu()?;
-                let step = self.call("_?_:_", vec![test, plus, accu])?;
-                let (accu, one) = (self.accu()?, self.literal(Val::Int(1))?);
-                [init, condition, step, self.call("_==_", vec![accu, one])?]
+                let init = self.make_literal(Val::Int(0))?;
+                let condition = self.make_literal(Val::Bool(true))?;
+                let one = self.make_literal(Val::Int(1))?;
+                let plus = self.make_call("_+_", vec![accu, one])?;
+                let accu = self.make_accumulator()?;
+                let step = self.make_call("_?_:_", vec![test, plus, accu])?;
+                let (accu, one) = (self.make_accumulator()?, self.make_literal(Val::Int(1))?);
+                [
+                    init,
+                    condition,
+                    step,
+                    self.make_call("_==_", vec![accu, one])?,
+                ]
             }
         };
         let purpose = match function {
@@ -278,24 +291,24 @@ impl Maker<'_> {
             "exists" => Purpose::Exists,
             _ => Purpose::Count,
         };
-        self.fold(purpose, range, vars, parts)
+        self.make_fold(purpose, range, vars, parts)
     }
 
-    fn list(
+    fn make_list_fold(
         &mut self,
         range: Expr,
         vars: (Expr, Option<Expr>),
         test: Option<Expr>,
         value: Expr,
     ) -> Parsing<Expr> {
-        let (accu, added) = (self.accu()?, self.single(value)?);
+        let (accu, added) = (self.make_accumulator()?, self.make_single_list(value)?);
         let again = accu.clone();
-        let step = self.call("_+_", vec![accu, added])?;
-        let step = self.when(test, step, &again)?;
-        let init = self.p.node(self.at, Kind::List(Vec::new()))?;
+        let step = self.make_call("_+_", vec![accu, added])?;
+        let step = self.make_conditional(test, step, &again)?;
+        let init = self.p.make_node(self.at, Kind::List(Vec::new()))?;
         let result = self.accu_again(&again)?;
-        let parts = [init, self.literal(Val::Bool(true))?, step, result];
-        self.fold(Purpose::List, range, vars, parts)
+        let parts = [init, self.make_literal(Val::Bool(true))?, step, result];
+        self.make_fold(Purpose::List, range, vars, parts)
     }
 
     /// Another use of the accumulator. In 1.30, all uses of it in one list share one node, so a
@@ -304,11 +317,11 @@ impl Maker<'_> {
         if self.p.minor == Minor::V1_30 {
             Ok(first.clone())
         } else {
-            self.accu()
+            self.make_accumulator()
         }
     }
 
-    fn map(
+    fn make_map_fold(
         &mut self,
         range: Expr,
         vars: (Expr, Expr),
@@ -316,32 +329,37 @@ impl Maker<'_> {
         value: Expr,
         keyed: bool,
     ) -> Parsing<Expr> {
-        let accu = self.accu()?;
+        let accu = self.make_accumulator()?;
         let again = accu.clone();
         let mut args = vec![accu];
         if keyed {
-            args.push(self.ident(&variable(&vars.0)?)?);
+            args.push(self.make_ident(&variable_name(&vars.0)?)?);
         }
         args.push(value);
-        let step = self.call("cel.@mapInsert", args)?;
-        let step = self.when(test, step, &again)?;
-        let init = self.p.node(self.at, Kind::Map(Vec::new()))?;
-        let parts = [init, self.literal(Val::Bool(true))?, step, self.accu()?];
-        self.fold(Purpose::Map, range, (vars.0, Some(vars.1)), parts)
+        let step = self.make_call("cel.@mapInsert", args)?;
+        let step = self.make_conditional(test, step, &again)?;
+        let init = self.p.make_node(self.at, Kind::Map(Vec::new()))?;
+        let parts = [
+            init,
+            self.make_literal(Val::Bool(true))?,
+            step,
+            self.make_accumulator()?,
+        ];
+        self.make_fold(Purpose::Map, range, (vars.0, Some(vars.1)), parts)
     }
 
     /// A step that runs only if the test holds, and else keeps the accumulator.
-    fn when(&mut self, test: Option<Expr>, step: Expr, accu: &Expr) -> Parsing<Expr> {
+    fn make_conditional(&mut self, test: Option<Expr>, step: Expr, accu: &Expr) -> Parsing<Expr> {
         let Some(test) = test else { return Ok(step) };
         let accu = self.accu_again(accu)?;
-        self.call("_?_:_", vec![test, step, accu])
+        self.make_call("_?_:_", vec![test, step, accu])
     }
 
     /// Binds `name` to `value` in `body`, with a fold over an empty list.
-    fn bind(&mut self, name: &str, value: Expr, body: Expr) -> Parsing<Expr> {
-        let range = self.p.node(self.at, Kind::List(Vec::new()))?;
-        let condition = self.literal(Val::Bool(false))?;
-        let step = self.ident(name)?;
+    fn make_binding(&mut self, name: &str, value: Expr, body: Expr) -> Parsing<Expr> {
+        let range = self.p.make_node(self.at, Kind::List(Vec::new()))?;
+        let condition = self.make_literal(Val::Bool(false))?;
+        let step = self.make_ident(name)?;
         let (var, accu) = ("#unused".to_owned(), name.to_owned());
         let fold = Fold {
             range,
@@ -354,48 +372,48 @@ impl Maker<'_> {
             step,
             result: body,
         };
-        self.p.node(self.at, Kind::Fold(Box::new(fold)))
+        self.p.make_node(self.at, Kind::Fold(Box::new(fold)))
     }
 
-    fn optional(&mut self, target: Expr, var: Expr, body: Expr, wrap: bool) -> Parsing<Expr> {
-        let name = variable(&var)?;
+    fn make_optional(&mut self, target: Expr, var: Expr, body: Expr, wrap: bool) -> Parsing<Expr> {
+        let name = variable_name(&var)?;
         // Before 1.32 both uses share the same nodes.
         let again = if self.p.minor < Minor::V1_32 {
             self.p.count_copies(&target)?;
             target.clone()
         } else {
-            self.copy(&target)?
+            self.copy_tree(&target)?
         };
-        let test = self.member("hasValue", target, Vec::new())?;
-        let value = self.member("value", again, Vec::new())?;
-        let mut yes = self.bind(&name, value, body)?;
+        let test = self.make_member_call("hasValue", target, Vec::new())?;
+        let value = self.make_member_call("value", again, Vec::new())?;
+        let mut yes = self.make_binding(&name, value, body)?;
         if wrap {
-            yes = self.call("optional.of", vec![yes])?;
+            yes = self.make_call("optional.of", vec![yes])?;
         }
-        let no = self.call("optional.none", Vec::new())?;
-        self.call("_?_:_", vec![test, yes, no])
+        let no = self.make_call("optional.none", Vec::new())?;
+        self.make_call("_?_:_", vec![test, yes, no])
     }
 
     fn sort_by(&mut self, target: Expr, var: Expr, key: Expr) -> Parsing<Expr> {
-        const INPUT: &str = "@__sortBy_input__";
+        const SORT_INPUT: &str = "@__sortBy_input__";
         if matches!(
             target.kind,
             Kind::Literal(_) | Kind::Map(_) | Kind::Message { .. }
         ) {
-            return refused(
+            return refuse_macro(
                 target.at,
                 "sortBy can only be applied to a list, identifier, comprehension, call or select \
                  expression",
             );
         }
-        let (range, list) = (self.ident(INPUT)?, self.ident(INPUT)?);
-        let keys = self.list(range, (var, None), None, key)?;
-        let sorted = self.member("@sortByAssociatedKeys", list, vec![keys])?;
-        self.bind(INPUT, target, sorted)
+        let (range, list) = (self.make_ident(SORT_INPUT)?, self.make_ident(SORT_INPUT)?);
+        let keys = self.make_list_fold(range, (var, None), None, key)?;
+        let sorted = self.make_member_call("@sortByAssociatedKeys", list, vec![keys])?;
+        self.make_binding(SORT_INPUT, target, sorted)
     }
 
     /// Copies a tree with new ids.
-    fn copy(&mut self, e: &Expr) -> Parsing<Expr> {
+    fn copy_tree(&mut self, e: &Expr) -> Parsing<Expr> {
         let kind = match &e.kind {
             Kind::Literal(_) | Kind::Ident(_) => e.kind.clone(),
             Kind::Select {
@@ -403,7 +421,7 @@ impl Maker<'_> {
                 field,
                 test,
             } => Kind::Select {
-                operand: Box::new(self.copy(operand)?),
+                operand: Box::new(self.copy_tree(operand)?),
                 field: field.clone(),
                 test: *test,
             },
@@ -414,15 +432,15 @@ impl Maker<'_> {
             } => Kind::Call {
                 target: target
                     .as_ref()
-                    .map(|t| self.copy(t).map(Box::new))
+                    .map(|t| self.copy_tree(t).map(Box::new))
                     .transpose()?,
                 function: function.clone(),
-                args: self.copies(args)?,
+                args: self.copy_trees(args)?,
             },
             Kind::List(elements) => {
                 let copied = elements.iter().map(|e| {
                     Ok(Element {
-                        value: self.copy(&e.value)?,
+                        value: self.copy_tree(&e.value)?,
                         optional: e.optional,
                     })
                 });
@@ -431,7 +449,7 @@ impl Maker<'_> {
             Kind::Map(entries) => {
                 let mut copied = Vec::with_capacity(entries.len());
                 for e in entries {
-                    let (key, value) = (self.copy(&e.key)?, self.copy(&e.value)?);
+                    let (key, value) = (self.copy_tree(&e.key)?, self.copy_tree(&e.value)?);
                     copied.push(super::ast::Entry {
                         key,
                         value,
@@ -443,7 +461,7 @@ impl Maker<'_> {
             Kind::Message { name, fields } => {
                 let mut copied = Vec::with_capacity(fields.len());
                 for field in fields {
-                    let value = self.copy(&field.value)?;
+                    let value = self.copy_tree(&field.value)?;
                     copied.push(Field {
                         name: field.name.clone(),
                         value,
@@ -456,21 +474,21 @@ impl Maker<'_> {
                 }
             }
             Kind::Fold(f) => Kind::Fold(Box::new(Fold {
-                range: self.copy(&f.range)?,
+                range: self.copy_tree(&f.range)?,
                 var: f.var.clone(),
                 var2: f.var2.clone(),
                 accu: f.accu.clone(),
                 purpose: f.purpose,
-                init: self.copy(&f.init)?,
-                condition: self.copy(&f.condition)?,
-                step: self.copy(&f.step)?,
-                result: self.copy(&f.result)?,
+                init: self.copy_tree(&f.init)?,
+                condition: self.copy_tree(&f.condition)?,
+                step: self.copy_tree(&f.step)?,
+                result: self.copy_tree(&f.result)?,
             })),
         };
-        self.p.node(e.at, kind)
+        self.p.make_node(e.at, kind)
     }
 
-    fn copies(&mut self, args: &[Expr]) -> Parsing<Vec<Expr>> {
-        args.iter().map(|a| self.copy(a)).collect()
+    fn copy_trees(&mut self, args: &[Expr]) -> Parsing<Vec<Expr>> {
+        args.iter().map(|a| self.copy_tree(a)).collect()
     }
 }

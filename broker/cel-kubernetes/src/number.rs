@@ -38,7 +38,7 @@ pub(crate) fn parse_double(text: &str) -> Option<f64> {
         _ => {}
     }
     if let Some(digits) = plain.strip_prefix("0x") {
-        return hexadecimal(digits).map(|d| if text.starts_with('-') { -d } else { d });
+        return parse_hexadecimal(digits).map(|d| if text.starts_with('-') { -d } else { d });
     }
     let numeric = plain
         .bytes()
@@ -53,7 +53,7 @@ pub(crate) fn parse_double(text: &str) -> Option<f64> {
 }
 
 /// Reads what follows `0x`, in lower case: hexadecimal digits and a binary exponent.
-fn hexadecimal(text: &str) -> Option<f64> {
+fn parse_hexadecimal(text: &str) -> Option<f64> {
     let (mantissa, exponent) = text.split_once('p')?;
     let digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = text.as_bytes();
@@ -93,12 +93,12 @@ fn hexadecimal(text: &str) -> Option<f64> {
             power += 4;
         }
     }
-    scaled(value, lost, power)
+    scale_by_power(value, lost, power)
 }
 
 /// Computes `value * 2^power`, rounded to the nearest double, to even in the middle; `lost` says
 /// that `value` is cut. `None` if it overflows.
-fn scaled(value: u64, lost: bool, power: i64) -> Option<f64> {
+fn scale_by_power(value: u64, lost: bool, power: i64) -> Option<f64> {
     if value == 0 {
         return Some(0.0);
     }
@@ -158,7 +158,7 @@ pub(crate) fn parse_bool(text: &str) -> Option<bool> {
 /// Prints as Go's `%g` and `%v`: the shortest digits that read back as the same number, with an
 /// exponent below -4 and from 6 on.
 pub(crate) fn go_verb_g(d: f64) -> String {
-    if let Some(special) = special(d) {
+    if let Some(special) = special_text(d) {
         return special;
     }
     let written = format!("{d:e}");
@@ -173,10 +173,10 @@ pub(crate) fn go_verb_g(d: f64) -> String {
 
 /// Prints as Go's `FormatFloat(d, 'f', -1, 64)`.
 pub(crate) fn go_fixed(d: f64) -> String {
-    special(d).unwrap_or_else(|| format!("{d}"))
+    special_text(d).unwrap_or_else(|| format!("{d}"))
 }
 
-fn special(d: f64) -> Option<String> {
+fn special_text(d: f64) -> Option<String> {
     match d {
         _ if d.is_nan() => Some("NaN".to_owned()),
         f64::INFINITY => Some("+Inf".to_owned()),
@@ -217,7 +217,7 @@ macro_rules! whole {
 }
 
 /// Computes `+`, `-`, `*`, `/`, `%` on numbers of one type. `None` if the two are not that.
-pub(crate) fn arithmetic(operator: char, a: &Val, b: &Val) -> Option<Val> {
+pub(crate) fn eval_arithmetic(operator: char, a: &Val, b: &Val) -> Option<Val> {
     let made = match (a, b) {
         (Val::Int(a), Val::Int(b)) => {
             whole!(operator, *a, *b).map_or_else(|error| error.of("integer overflow"), Val::Int)

@@ -80,14 +80,14 @@ pub enum EvaluateFault {
 
 /// Whether a message is of a kind whose text was compared with the API server's.
 pub(crate) fn is_compared(message: &str) -> bool {
-    const WHOLE: [&str; 5] = [
+    const WHOLE_MESSAGES: [&str; 5] = [
         "division by zero",
         "modulus by zero",
         "integer overflow",
         "unsigned integer overflow",
         "optional.none() dereference",
     ];
-    const BEGINNINGS: [&str; 4] = [
+    const MESSAGE_BEGINNINGS: [&str; 4] = [
         "type conversion error from 'string' to '",
         "index out of range: ",
         "invalid substring range. start: ",
@@ -97,8 +97,8 @@ pub(crate) fn is_compared(message: &str) -> bool {
         name.bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"_-./+".contains(&byte))
     };
-    WHOLE.contains(&message)
-        || BEGINNINGS
+    WHOLE_MESSAGES.contains(&message)
+        || MESSAGE_BEGINNINGS
             .iter()
             .any(|beginning| message.starts_with(beginning))
         || message.strip_prefix("no such key: ").is_some_and(plain)
@@ -229,25 +229,29 @@ impl Value {
 
 /// Whether two runs have the same result, apart from the text of an error and the order within
 /// maps.
-pub(crate) fn alike(a: &Result<Value, EvaluateFault>, b: &Result<Value, EvaluateFault>) -> bool {
+pub(crate) fn are_alike(
+    a: &Result<Value, EvaluateFault>,
+    b: &Result<Value, EvaluateFault>,
+) -> bool {
     match (a, b) {
-        (Ok(a), Ok(b)) => same(a, b),
+        (Ok(a), Ok(b)) => is_same(a, b),
         (Err(a), Err(b)) => std::mem::discriminant(a) == std::mem::discriminant(b),
         _ => false,
     }
 }
 
-fn same(a: &Value, b: &Value) -> bool {
+fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Map(a), Value::Map(b)) => {
             a.len() == b.len()
                 && a.iter()
-                    .all(|(k, v)| b.iter().any(|(l, w)| same(k, l) && same(v, w)))
+                    .all(|(k, v)| b.iter().any(|(l, w)| is_same(k, l) && is_same(v, w)))
         }
         (Value::List(a), Value::List(b)) => {
-            a.items.len() == b.items.len() && a.items.iter().zip(&b.items).all(|(a, b)| same(a, b))
+            a.items.len() == b.items.len()
+                && a.items.iter().zip(&b.items).all(|(a, b)| is_same(a, b))
         }
-        (Value::Optional(Some(a)), Value::Optional(Some(b))) => same(a, b),
+        (Value::Optional(Some(a)), Value::Optional(Some(b))) => is_same(a, b),
         (Value::Double(a), Value::Double(b)) => a.to_bits() == b.to_bits() || a == b,
         _ => a == b,
     }

@@ -52,8 +52,8 @@ pub(crate) struct Parsed {
 pub(crate) type Parsing<T> = Result<T, ParseFault>;
 
 /// Parses a whole expression.
-pub(crate) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
-    let tokens = lexer::tokens(text, minor).map_err(|e| {
+pub(crate) fn parse_expression(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
+    let tokens = lexer::read_tokens(text, minor).map_err(|e| {
         Unparsed::Refused(vec![Issue {
             at: e.at,
             message: e.message,
@@ -70,7 +70,7 @@ pub(crate) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
         minor,
         issues: Vec::new(),
     };
-    let root = parser.whole();
+    let root = parser.parse_whole();
     let issues = parser.issues;
     match root {
         Ok(root) if issues.is_empty() => Ok(Parsed {
@@ -101,19 +101,19 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    fn whole(&mut self) -> Parsing<Expr> {
-        let root = self.expr()?;
+    fn parse_whole(&mut self) -> Parsing<Expr> {
+        let root = self.parse_expr()?;
         match self.peek() {
             Tok::End => Ok(root),
-            _ => self.unexpected(),
+            _ => self.unexpected_token(),
         }
     }
 
     /// Records an issue. A node replaces the refused part; as in cel-go, no macro takes that node
     /// for a name or a selection.
-    pub(crate) fn refuse(&mut self, at: u32, message: String) -> Parsing<Expr> {
+    pub(crate) fn add_issue(&mut self, at: u32, message: String) -> Parsing<Expr> {
         self.issues.push(Issue { at, message });
-        self.node(at, Kind::Literal(Val::Null))
+        self.make_node(at, Kind::Literal(Val::Null))
     }
 
     /// Counts nodes that are copied without new ids.
@@ -127,7 +127,7 @@ impl Parser {
     }
 
     /// Creates a node; an error if the tree gets too large or too high.
-    pub(crate) fn node(&mut self, at: u32, kind: Kind) -> Parsing<Expr> {
+    pub(crate) fn make_node(&mut self, at: u32, kind: Kind) -> Parsing<Expr> {
         self.ids += 1;
         if self.ids > MAX_NODES {
             return Err(ParseFault::Beyond("the expression is too large"));
@@ -149,8 +149,8 @@ impl Parser {
         Ok(made)
     }
 
-    pub(crate) fn call(&mut self, at: u32, function: &str, args: Vec<Expr>) -> Parsing<Expr> {
-        self.node(
+    pub(crate) fn make_call(&mut self, at: u32, function: &str, args: Vec<Expr>) -> Parsing<Expr> {
+        self.make_node(
             at,
             Kind::Call {
                 target: None,
@@ -177,21 +177,21 @@ impl Parser {
             .map_or(0, |t| t.at)
     }
 
-    fn eat(&mut self, punct: &str) -> bool {
+    fn eat_punctuation(&mut self, punct: &str) -> bool {
         let found = matches!(self.peek(), Tok::Punct(p) if *p == punct);
         self.next += usize::from(found);
         found
     }
 
-    fn expect(&mut self, punct: &str) -> Parsing<()> {
-        if self.eat(punct) {
+    fn expect_punctuation(&mut self, punct: &str) -> Parsing<()> {
+        if self.eat_punctuation(punct) {
             Ok(())
         } else {
-            self.unexpected()
+            self.unexpected_token()
         }
     }
 
-    fn unexpected<T>(&self) -> Parsing<T> {
+    fn unexpected_token<T>(&self) -> Parsing<T> {
         let shown = match self.peek() {
             Tok::End => "<EOF>".to_owned(),
             Tok::Ident(t)
@@ -209,7 +209,7 @@ impl Parser {
         })
     }
 
-    fn enter(&mut self, rule: Rule) -> Parsing<()> {
+    fn enter_rule(&mut self, rule: Rule) -> Parsing<()> {
         let depth = self.depths.get_mut(rule as usize);
         let nested = depth.map_or(0, |depth| {
             *depth += 1;
@@ -217,75 +217,80 @@ impl Parser {
         });
         if nested > MAX_NESTING {
             return Err(ParseFault::Refused {
-                at: Issue::NOWHERE,
+                at: Issue::NO_PLACE,
                 message: format!("expression recursion limit exceeded: {MAX_NESTING}"),
             });
         }
         Ok(())
     }
 
-    fn leave(&mut self, rule: Rule) {
+    fn leave_rule(&mut self, rule: Rule) {
         if let Some(depth) = self.depths.get_mut(rule as usize) {
             *depth -= 1;
         }
     }
 
-    fn expr(&mut self) -> Parsing<Expr> {
-        self.enter(Rule::Expression)?;
-        let condition = self.logic("||")?;
+    fn parse_expr(&mut self) -> Parsing<Expr> {
+        self.enter_rule(Rule::Expression)?;
+        let condition = self.parse_logic("||")?;
         let at = self.at();
-        let made = if self.eat("?") {
-            let yes = self.logic("||")?;
-            self.expect(":")?;
-            let no = self.expr()?;
-            nest(self.call(at, "_?_:_", vec![condition, yes, no])?)?
+        let made = if self.eat_punctuation("?") {
+            let yes = self.parse_logic("||")?;
+            self.expect_punctuation(":")?;
+            let no = self.parse_expr()?;
+            nest_level(self.make_call(at, "_?_:_", vec![condition, yes, no])?)?
         } else {
             condition
         };
-        self.leave(Rule::Expression);
+        self.leave_rule(Rule::Expression);
         Ok(made)
     }
 
     /// Parses a chain of `||` or `&&`, which cel-go balances into a tree.
-    fn logic(&mut self, operator: &'static str) -> Parsing<Expr> {
+    fn parse_logic(&mut self, operator: &'static str) -> Parsing<Expr> {
         let mut terms = Vec::new();
         let mut places = Vec::new();
         loop {
             terms.push(if operator == "||" {
-                self.logic("&&")?
+                self.parse_logic("&&")?
             } else {
-                self.relation(false)?
+                self.parse_relation(false)?
             });
             places.push(self.at());
-            if !self.eat(operator) {
+            if !self.eat_punctuation(operator) {
                 break;
             }
         }
         let function = if operator == "||" { "_||_" } else { "_&&_" };
-        self.balance(function, terms, &places)
+        self.balance_terms(function, terms, &places)
     }
 
-    fn balance(&mut self, function: &str, mut terms: Vec<Expr>, places: &[u32]) -> Parsing<Expr> {
+    fn balance_terms(
+        &mut self,
+        function: &str,
+        mut terms: Vec<Expr>,
+        places: &[u32],
+    ) -> Parsing<Expr> {
         if terms.len() <= 1 {
-            return terms.pop().map_or_else(|| self.unexpected(), Ok);
+            return terms.pop().map_or_else(|| self.unexpected_token(), Ok);
         }
         let operators = terms.len() - 1;
         let middle = operators / 2;
         let right = terms.split_off(middle + 1);
         let at = places.get(middle).copied().unwrap_or_default();
-        let left = self.balance(function, terms, places)?;
-        let right = self.balance(
+        let left = self.balance_terms(function, terms, places)?;
+        let right = self.balance_terms(
             function,
             right,
             places.get(middle + 1..).unwrap_or_default(),
         )?;
-        self.call(at, function, vec![left, right])
+        self.make_call(at, function, vec![left, right])
     }
 
     /// Parses comparisons; the `right` operand of one contains no further one.
-    fn relation(&mut self, right: bool) -> Parsing<Expr> {
-        self.enter(Rule::Relation)?;
-        let mut left = self.sum(0)?;
+    fn parse_relation(&mut self, right: bool) -> Parsing<Expr> {
+        self.enter_rule(Rule::Relation)?;
+        let mut left = self.parse_sum(0)?;
         while let Tok::Punct(operator) = self.peek()
             && !right
         {
@@ -301,17 +306,17 @@ impl Parser {
             };
             let at = self.at();
             self.next += 1;
-            let operand = self.relation(true)?;
-            left = nest(self.call(at, function, vec![left, operand])?)?;
+            let operand = self.parse_relation(true)?;
+            left = nest_level(self.make_call(at, function, vec![left, operand])?)?;
         }
-        self.leave(Rule::Relation);
+        self.leave_rule(Rule::Relation);
         Ok(left)
     }
 
     /// Parses sums and products whose operators bind stronger than `floor`.
-    fn sum(&mut self, floor: u8) -> Parsing<Expr> {
-        self.enter(Rule::Sum)?;
-        let mut left = self.unary()?;
+    fn parse_sum(&mut self, floor: u8) -> Parsing<Expr> {
+        self.enter_rule(Rule::Sum)?;
+        let mut left = self.parse_unary()?;
         while let Tok::Punct(operator) = self.peek() {
             let (level, function) = match *operator {
                 "+" => (1, "_+_"),
@@ -326,63 +331,67 @@ impl Parser {
             }
             let at = self.at();
             self.next += 1;
-            let right = self.sum(level)?;
-            left = nest(self.call(at, function, vec![left, right])?)?;
+            let right = self.parse_sum(level)?;
+            left = nest_level(self.make_call(at, function, vec![left, right])?)?;
         }
-        self.leave(Rule::Sum);
+        self.leave_rule(Rule::Sum);
         Ok(left)
     }
 
-    fn unary(&mut self) -> Parsing<Expr> {
+    fn parse_unary(&mut self) -> Parsing<Expr> {
         let at = self.at();
         let Tok::Punct(sign @ ("!" | "-")) = *self.peek() else {
-            return self.member();
+            return self.parse_member();
         };
         let number_next = matches!(self.peek_at(1), Tok::Int(_) | Tok::Float(_));
         if sign == "-" && number_next {
-            return self.member();
+            return self.parse_member();
         }
         let mut count = 0_u32;
-        while self.eat(sign) {
+        while self.eat_punctuation(sign) {
             count += 1;
         }
-        let target = self.member()?;
+        let target = self.parse_member()?;
         if count.is_multiple_of(2) {
             return Ok(target);
         }
-        self.call(at, if sign == "!" { "!_" } else { "-_" }, vec![target])
+        self.make_call(at, if sign == "!" { "!_" } else { "-_" }, vec![target])
     }
 
-    fn member(&mut self) -> Parsing<Expr> {
+    fn parse_member(&mut self) -> Parsing<Expr> {
         let mut made = self.primary()?;
         loop {
             let at = self.at();
-            if self.eat(".") {
+            if self.eat_punctuation(".") {
                 // A macro replaces its call by other nodes, which do not count.
-                let (before, selected) = (made.nested, self.selection(at, made)?);
+                let (before, selected) = (made.nested, self.parse_selection(at, made)?);
                 let nested = selected.nested.max(before + 1);
-                made = nest(Expr {
+                made = nest_level(Expr {
                     nested: nested - 1,
                     ..selected
                 })?;
-            } else if self.eat("[") {
-                let function = if self.eat("?") { "_[?_]" } else { "_[_]" };
-                let index = self.expr()?;
-                self.expect("]")?;
-                made = nest(self.call(at, function, vec![made, index])?)?;
+            } else if self.eat_punctuation("[") {
+                let function = if self.eat_punctuation("?") {
+                    "_[?_]"
+                } else {
+                    "_[_]"
+                };
+                let index = self.parse_expr()?;
+                self.expect_punctuation("]")?;
+                made = nest_level(self.make_call(at, function, vec![made, index])?)?;
             } else {
                 return Ok(made);
             }
         }
     }
 
-    fn selection(&mut self, at: u32, operand: Expr) -> Parsing<Expr> {
-        let optional = self.eat("?");
+    fn parse_selection(&mut self, at: u32, operand: Expr) -> Parsing<Expr> {
+        let optional = self.eat_punctuation("?");
         let name_at = self.at();
         let (name, escaped) = match self.peek() {
             Tok::Ident(name) => (name.clone(), false),
             Tok::Escaped(name) => (name.clone(), true),
-            _ => return self.unexpected(),
+            _ => return self.unexpected_token(),
         };
         self.next += 1;
         if escaped && self.minor < Minor::V1_37 {
@@ -392,18 +401,18 @@ impl Parser {
             });
         }
         if optional {
-            let field = self.node(name_at, Kind::Literal(Val::from(name)))?;
-            return self.call(at, "_?._", vec![operand, field]);
+            let field = self.make_node(name_at, Kind::Literal(Val::from(name)))?;
+            return self.make_call(at, "_?._", vec![operand, field]);
         }
         let open = self.at();
-        if !escaped && self.eat("(") {
-            let args = self.arguments()?;
+        if !escaped && self.eat_punctuation("(") {
+            let args = self.parse_arguments()?;
             let nested = args.iter().map(|arg| arg.nested).max().unwrap_or(0);
-            let mut made = macros::receiver(self, open, &name, operand, args)?;
+            let mut made = macros::expand_receiver(self, open, &name, operand, args)?;
             made.nested = made.nested.max(nested + 1);
             return Ok(made);
         }
-        self.node(
+        self.make_node(
             at,
             Kind::Select {
                 operand: Box::new(operand),
@@ -413,27 +422,27 @@ impl Parser {
         )
     }
 
-    fn arguments(&mut self) -> Parsing<Vec<Expr>> {
+    fn parse_arguments(&mut self) -> Parsing<Vec<Expr>> {
         let mut args = Vec::new();
-        if self.eat(")") {
+        if self.eat_punctuation(")") {
             return Ok(args);
         }
         loop {
-            args.push(self.expr()?);
-            if !self.eat(",") {
+            args.push(self.parse_expr()?);
+            if !self.eat_punctuation(",") {
                 break;
             }
         }
-        self.expect(")")?;
+        self.expect_punctuation(")")?;
         Ok(args)
     }
 }
 
 /// Counts one more level, or refuses it: cel-go does not go deeper.
-fn nest(made: Expr) -> Parsing<Expr> {
+fn nest_level(made: Expr) -> Parsing<Expr> {
     if made.nested >= MAX_NESTING {
         return Err(ParseFault::Refused {
-            at: Issue::NOWHERE,
+            at: Issue::NO_PLACE,
             message: "max recursion depth exceeded".to_owned(),
         });
     }

@@ -166,25 +166,25 @@ impl Attr {
         }
     }
 
-    fn qualify(&mut self, qualifier: &Arc<Qualifier>) {
+    fn add_qualifier(&mut self, qualifier: &Arc<Qualifier>) {
         match self {
             Self::Variable { path, .. } | Self::Computed { path, .. } => {
                 path.push(Arc::clone(qualifier))
             }
             Self::Choice { yes, no, .. } => {
-                yes.qualify(qualifier);
-                no.qualify(qualifier);
+                yes.add_qualifier(qualifier);
+                no.add_qualifier(qualifier);
             }
         }
     }
 }
 
 /// Plans a checked tree.
-pub(crate) fn plan(e: &Expr, checked: &Checked, minor: Minor) -> Planning<Node> {
-    Planner { checked, minor }.plan(e)
+pub(crate) fn plan_tree(e: &Expr, checked: &Checked, minor: Minor) -> Planning<Node> {
+    Planner { checked, minor }.plan_expr(e)
 }
 
-fn undefined(name: &str) -> PlanFault {
+fn undefined_fault(name: &str) -> PlanFault {
     PlanFault::Refused(format!("reference to undefined type: {name}"))
 }
 
@@ -194,24 +194,24 @@ struct Planner<'c> {
 }
 
 impl Planner<'_> {
-    fn plan(&self, e: &Expr) -> Planning<Node> {
+    fn plan_expr(&self, e: &Expr) -> Planning<Node> {
         match &e.kind {
             Kind::Literal(value) => Ok(Node::Const(e.id, value.clone())),
-            Kind::Ident(_) => self.ident(e),
-            Kind::Select { .. } if self.checked.names.contains_key(&e.id) => self.ident(e),
+            Kind::Ident(_) => self.plan_ident(e),
+            Kind::Select { .. } if self.checked.names.contains_key(&e.id) => self.plan_ident(e),
             Kind::Select {
                 operand,
                 field,
                 test,
             } => {
-                let mut attr = attribute(self.plan(operand)?);
+                let mut attr = to_attribute(self.plan_expr(operand)?);
                 let name = Val::from(field.as_str());
                 let key = if *test {
                     Key::Test(name)
                 } else {
                     Key::Const(name)
                 };
-                attr.qualify(&Arc::new(Qualifier {
+                attr.add_qualifier(&Arc::new(Qualifier {
                     id: e.id,
                     optional: false,
                     key,
@@ -222,27 +222,31 @@ impl Planner<'_> {
                     Node::Attr(attr)
                 })
             }
-            Kind::Call { target, args, .. } => self.call(e, target.as_deref(), args),
+            Kind::Call { target, args, .. } => self.plan_call(e, target.as_deref(), args),
             Kind::List(elements) => {
                 let items = elements
                     .iter()
-                    .map(|x| Ok((self.plan(&x.value)?, x.optional)))
+                    .map(|x| Ok((self.plan_expr(&x.value)?, x.optional)))
                     .collect::<Planning<Vec<_>>>()?;
-                Ok(optimize::list(e.id, items))
+                Ok(optimize::plan_list(e.id, items))
             }
             Kind::Map(entries) => {
                 let mut planned = Vec::with_capacity(entries.len());
                 for x in entries {
-                    planned.push((self.plan(&x.key)?, self.plan(&x.value)?, x.optional));
+                    planned.push((
+                        self.plan_expr(&x.key)?,
+                        self.plan_expr(&x.value)?,
+                        x.optional,
+                    ));
                 }
-                Ok(optimize::map(e.id, planned))
+                Ok(optimize::plan_map(e.id, planned))
             }
             Kind::Message { name, fields } => {
                 let message = Message::named(name.trim_start_matches('.'))
                     .ok_or_else(|| PlanFault::Beyond(format!("a message {name:?} is made")))?;
                 let planned = fields
                     .iter()
-                    .map(|x| Ok((x.name.clone(), self.plan(&x.value)?, x.optional)))
+                    .map(|x| Ok((x.name.clone(), self.plan_expr(&x.value)?, x.optional)))
                     .collect::<Planning<Vec<_>>>()?;
                 Ok(Node::Message {
                     id: e.id,
@@ -250,14 +254,14 @@ impl Planner<'_> {
                     fields: planned,
                 })
             }
-            Kind::Fold(fold) => self.fold(e, fold),
+            Kind::Fold(fold) => self.plan_fold(e, fold),
         }
     }
 
-    fn ident(&self, e: &Expr) -> Planning<Node> {
+    fn plan_ident(&self, e: &Expr) -> Planning<Node> {
         Ok(match self.checked.names.get(&e.id) {
             Some(Name::Undefined(name)) => {
-                return Err(undefined(name));
+                return Err(undefined_fault(name));
             }
             Some(Name::Type(name)) => Node::Const(e.id, Val::Type((*name).into())),
             Some(Name::Number(number)) => Node::Const(e.id, Val::Int(*number)),
@@ -267,7 +271,7 @@ impl Planner<'_> {
             {
                 match type_name(name, self.minor) {
                     Some((runtime, _)) => Node::Const(e.id, Val::Type(runtime.into())),
-                    None => return Err(undefined(name)),
+                    None => return Err(undefined_fault(name)),
                 }
             }
             Some(Name::Variable { name, outermost }) => Node::Attr(Attr::Variable {
@@ -280,22 +284,22 @@ impl Planner<'_> {
         })
     }
 
-    fn fold(&self, e: &Expr, fold: &Fold) -> Planning<Node> {
+    fn plan_fold(&self, e: &Expr, fold: &Fold) -> Planning<Node> {
         Ok(Node::Loop(Arc::new(Loop {
             id: e.id,
             var: fold.var.clone(),
             var2: fold.var2.clone(),
             accu: fold.accu.clone(),
             purpose: fold.purpose,
-            init: self.plan(&fold.init)?,
-            range: self.plan(&fold.range)?,
-            condition: self.plan(&fold.condition)?,
-            step: self.plan(&fold.step)?,
-            result: self.plan(&fold.result)?,
+            init: self.plan_expr(&fold.init)?,
+            range: self.plan_expr(&fold.range)?,
+            condition: self.plan_expr(&fold.condition)?,
+            step: self.plan_expr(&fold.step)?,
+            result: self.plan_expr(&fold.result)?,
         })))
     }
 
-    fn call(&self, e: &Expr, target: Option<&Expr>, args: &[Expr]) -> Planning<Node> {
+    fn plan_call(&self, e: &Expr, target: Option<&Expr>, args: &[Expr]) -> Planning<Node> {
         let callee = self
             .checked
             .calls
@@ -305,7 +309,7 @@ impl Planner<'_> {
         let planned = receiver
             .into_iter()
             .chain(args)
-            .map(|a| self.plan(a))
+            .map(|a| self.plan_expr(a))
             .collect::<Planning<Vec<_>>>()?;
         let overload = match callee.overloads.as_slice() {
             [one] => Some(*one),
@@ -329,7 +333,7 @@ impl Planner<'_> {
                 negate: f == "_!=_",
                 terms: two(planned)?,
             }),
-            "_?_:_" => choice(id, planned),
+            "_?_:_" => plan_choice(id, planned),
             f @ ("_[_]" | "_[?_]" | "_?._") => {
                 let [operand, index] = *two(planned)?;
                 index_into(id, operand, index, f != "_[_]")
@@ -339,7 +343,7 @@ impl Planner<'_> {
                 unwrap: f == "orValue",
                 terms: two(planned)?,
             }),
-            f => optimize::call(Call {
+            f => optimize::plan_constant_call(Call {
                 id,
                 function: f.to_owned(),
                 overload,
@@ -350,7 +354,7 @@ impl Planner<'_> {
     }
 }
 
-fn attribute(node: Node) -> Attr {
+fn to_attribute(node: Node) -> Attr {
     match node {
         Node::Attr(attr) => attr,
         other => Attr::Computed {
@@ -361,11 +365,11 @@ fn attribute(node: Node) -> Attr {
     }
 }
 
-fn choice(id: u32, planned: Vec<Node>) -> Planning<Node> {
+fn plan_choice(id: u32, planned: Vec<Node>) -> Planning<Node> {
     let three: Result<[Node; 3], _> = planned.try_into();
     let [test, yes, no] =
         three.map_err(|_| PlanFault::Beyond("a conditional without three parts".to_owned()))?;
-    let (yes, no) = (Box::new(attribute(yes)), Box::new(attribute(no)));
+    let (yes, no) = (Box::new(to_attribute(yes)), Box::new(to_attribute(no)));
     Ok(Node::Attr(Attr::Choice {
         id,
         test: Box::new(test),
@@ -375,7 +379,7 @@ fn choice(id: u32, planned: Vec<Node>) -> Planning<Node> {
 }
 
 fn index_into(id: u32, operand: Node, index: Node, optional: bool) -> Planning<Node> {
-    let mut attr = attribute(operand);
+    let mut attr = to_attribute(operand);
     let key = match index {
         Node::Const(_, value) => match value {
             Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_) => {
@@ -401,6 +405,6 @@ fn index_into(id: u32, operand: Node, index: Node, optional: bool) -> Planning<N
             computed: true,
         },
     };
-    attr.qualify(&Arc::new(Qualifier { id, optional, key }));
+    attr.add_qualifier(&Arc::new(Qualifier { id, optional, key }));
     Ok(Node::Attr(attr))
 }

@@ -3,25 +3,28 @@
 use crate::check::Issue;
 
 /// The most issues that are printed; further ones are only counted.
-const MOST: usize = 100;
+const MAX_PRINTED_ISSUES: usize = 100;
 
 /// Prints the messages of the issues, sorted by place. The issues come in the order in which they
 /// were found.
-pub(crate) fn report(text: &[char], issues: &[Issue]) -> String {
-    let mut kept: Vec<&Issue> = issues.iter().take(MOST).collect();
+pub(crate) fn print_issues(text: &[char], issues: &[Issue]) -> String {
+    let mut kept: Vec<&Issue> = issues.iter().take(MAX_PRINTED_ISSUES).collect();
     kept.sort_by_key(|issue| issue.at);
-    let mut printed: Vec<String> = kept.into_iter().map(|issue| one(text, issue)).collect();
-    if issues.len() > MOST {
+    let mut printed: Vec<String> = kept
+        .into_iter()
+        .map(|issue| print_issue(text, issue))
+        .collect();
+    if issues.len() > MAX_PRINTED_ISSUES {
         printed.push(format!(
             "{} more errors were truncated",
-            issues.len() - MOST
+            issues.len() - MAX_PRINTED_ISSUES
         ));
     }
     printed.join("\n")
 }
 
-fn one(text: &[char], issue: &Issue) -> String {
-    if issue.at == Issue::NOWHERE {
+fn print_issue(text: &[char], issue: &Issue) -> String {
+    if issue.at == Issue::NO_PLACE {
         return format!("ERROR: <input>:-1:0: {}", issue.message);
     }
     let at = usize::try_from(issue.at)

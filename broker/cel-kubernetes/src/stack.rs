@@ -10,7 +10,7 @@ pub(crate) const MAX_PLAIN_HEIGHT: u16 = 90;
 const STACK_BYTES: usize = 128 << 20;
 
 /// Runs work on a stack of its own if it recurses deep. `None` if there is no thread for it.
-pub(crate) fn run<T: Send>(deep: bool, work: impl FnOnce() -> T + Send) -> Option<T> {
+pub(crate) fn run_on_stack<T: Send>(deep: bool, work: impl FnOnce() -> T + Send) -> Option<T> {
     if !deep {
         return Some(work());
     }

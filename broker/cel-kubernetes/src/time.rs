@@ -11,9 +11,9 @@ use std::cmp::Ordering;
 
 use crate::value::Val;
 
-const MIN: i64 = -62_135_596_800;
-const MAX: i64 = 253_402_300_799;
-pub(crate) const NANOS: i64 = 1_000_000_000;
+const MIN_SECONDS: i64 = -62_135_596_800;
+const MAX_SECONDS: i64 = 253_402_300_799;
+pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// An instant and the offset it was written with.
 #[derive(Debug, Clone, Copy)]
@@ -44,44 +44,48 @@ pub(crate) struct Civil {
 impl Timestamp {
     /// Returns the instant of seconds since 1970, if it is in the years 1 to 9999.
     pub(crate) fn of_seconds(seconds: i64) -> Option<Self> {
-        (MIN..=MAX).contains(&seconds).then_some(Self {
-            seconds,
-            nanos: 0,
-            offset: 0,
-        })
+        (MIN_SECONDS..=MAX_SECONDS)
+            .contains(&seconds)
+            .then_some(Self {
+                seconds,
+                nanos: 0,
+                offset: 0,
+            })
     }
 
     pub(crate) fn same_instant(&self, other: &Self) -> bool {
-        self.order(other) == Ordering::Equal
+        self.compare_instants(other) == Ordering::Equal
     }
 
-    pub(crate) fn order(&self, other: &Self) -> Ordering {
+    pub(crate) fn compare_instants(&self, other: &Self) -> Ordering {
         (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
     }
 
     /// Returns the instant `nanos` later, or an error value.
-    pub(crate) fn later(&self, nanos: i64) -> Val {
-        let sum = self.nanos + nanos % NANOS;
+    pub(crate) fn add_nanos(&self, nanos: i64) -> Val {
+        let sum = self.nanos + nanos % NANOS_PER_SECOND;
         let seconds = self
             .seconds
-            .checked_add(nanos / NANOS)
-            .and_then(|s| s.checked_add(sum.div_euclid(NANOS)));
+            .checked_add(nanos / NANOS_PER_SECOND)
+            .and_then(|s| s.checked_add(sum.div_euclid(NANOS_PER_SECOND)));
         match seconds {
-            Some(seconds) if (MIN..=MAX).contains(&seconds) => Val::Timestamp(Self {
-                seconds,
-                nanos: sum.rem_euclid(NANOS),
-                offset: self.offset,
-            }),
+            Some(seconds) if (MIN_SECONDS..=MAX_SECONDS).contains(&seconds) => {
+                Val::Timestamp(Self {
+                    seconds,
+                    nanos: sum.rem_euclid(NANOS_PER_SECOND),
+                    offset: self.offset,
+                })
+            }
             _ => Val::error("timestamp overflow"),
         }
     }
 
     /// Returns how much later this is than `other`, or an error value.
-    pub(crate) fn since(&self, other: &Self) -> Val {
+    pub(crate) fn nanos_since(&self, other: &Self) -> Val {
         let seconds = self
             .seconds
             .checked_sub(other.seconds)
-            .and_then(|s| s.checked_mul(NANOS));
+            .and_then(|s| s.checked_mul(NANOS_PER_SECOND));
         match seconds.and_then(|s| s.checked_add(self.nanos - other.nanos)) {
             Some(nanos) => Val::Duration(nanos),
             None => Val::error("integer overflow"),
@@ -89,11 +93,11 @@ impl Timestamp {
     }
 
     /// Returns the date and time at an offset in seconds.
-    pub(crate) fn civil(&self, offset: i64) -> Civil {
+    pub(crate) fn civil_time(&self, offset: i64) -> Civil {
         let local = self.seconds.saturating_add(offset);
         let days = local.div_euclid(86_400);
         let of_day = local.rem_euclid(86_400);
-        let (year, month, day) = date(days);
+        let (year, month, day) = date_of_days(days);
         Civil {
             year,
             month,
@@ -108,7 +112,7 @@ impl Timestamp {
 }
 
 /// Returns the date of a day counted from 1970-01-01.
-fn date(days: i64) -> (i64, i64, i64) {
+fn date_of_days(days: i64) -> (i64, i64, i64) {
     // Years are counted in eras of 400 that begin in March, so that the leap day comes last.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

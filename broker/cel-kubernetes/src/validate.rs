@@ -194,7 +194,7 @@ fn unprintable(e: &Expr, type_of: &impl Fn(&Expr) -> Type) -> Option<String> {
     let mut open = vec![e];
     while let Some(next) = open.pop() {
         let t = type_of(next);
-        if !library::printable(&t) {
+        if !library::is_printable(&t) {
             return Some(library::runtime_name(&t));
         }
         if matches!(next.kind, Kind::List(_) | Kind::Map(_)) {

@@ -65,7 +65,7 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
         }
     };
     if args.check {
-        let findings = policies.check().await;
+        let findings = policies.check_policies().await;
         if policies.mints_every_audience().await == Some(true) {
             ui::note_block(
                 "Keyferry's account may mint for every audience, so who steals it gets tokens \
@@ -80,7 +80,7 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
         true => policies.used_audiences().await,
     };
     let plan = match mintable {
-        Ok(mintable) => policies.plan(&mintable).await,
+        Ok(mintable) => policies.plan_changes(&mintable).await,
         Err(error) => Err(error),
     };
     match plan {
@@ -111,10 +111,10 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
 }
 
 fn site(args: &AdmissionPoliciesArgs) -> Result<(HubSite, ServiceAccount), CommandError> {
-    let shipped = HubSite::shipped();
+    let shipped = HubSite::of_shipped_manifests();
     let (namespace, canary, caller_audience) = match &args.config {
         Some(path) => {
-            let server = config_file::read(path, Overrides::of_a_reader())?.server;
+            let server = config_file::read_config_file(path, Overrides::of_a_reader())?.server;
             (
                 server.cluster_resource_namespace,
                 server.canary_service_account,

@@ -128,7 +128,7 @@ pub(super) fn check(args: &AgentArgs) -> ExitCode {
             .fold(args.dir.clone(), |path, name| path.join(name));
         let problem = match token_directory::read_token(&place) {
             Err(error) => error.to_string(),
-            Ok(token) => match token_agent::expiry(&token) {
+            Ok(token) => match token_agent::token_expiry(&token) {
                 Some(expires) if expires > now => continue,
                 Some(expires) => format!("it ended at {expires}"),
                 None => "it is not a token".to_owned(),
@@ -164,7 +164,7 @@ pub(super) async fn run(args: AgentArgs) -> ExitCode {
         }
     };
     let all = agents.into_iter().map(|(parts, source)| async move {
-        token_agent::keep(parts, async || received(&source, token_only).await, &report).await;
+        token_agent::run_rounds(parts, async || received(&source, token_only).await, &report).await;
     });
     tokio::select! {
         _ = futures::future::join_all(all) => ExitCode::FAILURE,
@@ -190,7 +190,7 @@ fn agents(args: &AgentArgs) -> Result<Vec<(AgentParts, Source)>, CommandError> {
                 "give --server URL, or --config FILE with a kubeconfig of the hub",
             ));
         }
-        let directory = TokenDirectory::open(&args.dir, &args.below(&access), rights)?;
+        let directory = TokenDirectory::open_directory(&args.dir, &args.below(&access), rights)?;
         agents.push((
             AgentParts {
                 access,
@@ -218,7 +218,7 @@ async fn once(agents: Vec<(AgentParts, Source)>, token_only: bool) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (parts, source) in agents {
         let round = match received(&source, token_only).await {
-            Ok(received) => token_agent::write(&parts, received),
+            Ok(received) => token_agent::write_files(&parts, received),
             Err(error) => Err(error.into()),
         };
         report(&parts.access, &round);

@@ -51,7 +51,7 @@ pub(super) async fn run(args: ApproveCertificatesArgs) -> ExitCode {
 
 async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
     let failed = |problem: String| CommandError::with_fix(problem, "correct it and start again");
-    let configuration = config_file::read(&args.config, Overrides::of_a_reader())
+    let configuration = config_file::read_config_file(&args.config, Overrides::of_a_reader())
         .map_err(|error| failed(error.to_string()))?;
     // The Pod's own account, as for serve: a person approves with kubectl.
     let config = args.hub.named().config().await;

@@ -14,7 +14,7 @@ use keyferry_client::doctor::plan::Plan;
 use keyferry_client::doctor::resources::{self, ResolvedResource, ResourceError};
 use keyferry_client::doctor::target_calls::{AccessError, TargetCalls};
 use keyferry_kube_authn::Code;
-use keyferry_kube_authn::rights::{NeededRight, binding, role_for, roles};
+use keyferry_kube_authn::rights::{NeededRight, role_binding, role_for, roles_for};
 use serde_json::{Value, json};
 
 use crate::args::TARGET;
@@ -175,7 +175,7 @@ async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, Co
                 "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
                 "reason": denied.map(Code::name), "fix": denied.map(Code::fix),
             });
-            foreign_text::json(&document.to_string())
+            foreign_text::escape_json(&document.to_string())
         }
         OutputFormat::Text => ui::plain(&format!("{word}: {detail}")),
     };
@@ -381,8 +381,8 @@ fn document(applied: &Applied, user: &str) -> Value {
         (true, false) => "undetermined",
         (true, true) => "yes",
     };
-    let roles = roles(&applied.missing);
-    let bindings: Vec<Value> = roles.iter().map(|role| binding(role, user)).collect();
+    let roles = roles_for(&applied.missing);
+    let bindings: Vec<Value> = roles.iter().map(|role| role_binding(role, user)).collect();
     json!({
         "schema": "keyferry.dev/can-i-apply/v1", "answer": answer, "allowed": rows(&applied.allowed), "missing": rows(&applied.missing),
         "undetermined": applied.unknown, "roles": roles, "bindings": bindings, "user": user,
@@ -418,7 +418,7 @@ fn text(applied: &Applied, user: &str, target: &str) -> String {
          there:",
         ui::plain(user)
     ));
-    with_bindings(&roles(&applied.missing), user)
+    with_bindings(&roles_for(&applied.missing), user)
 }
 
 #[cfg(test)]

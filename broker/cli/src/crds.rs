@@ -17,14 +17,15 @@ pub(super) struct CrdsArgs {
 }
 
 pub(super) fn run(args: &CrdsArgs) -> ExitCode {
-    let definitions = definition::all();
+    let definitions = definition::all_definitions();
     if args.markdown {
         return match reference::markdown(&definitions) {
             Ok(text) => ui::finish(text.trim_end()),
             Err(error) => ui::fail(&format!("printing the reference: {error}"), None),
         };
     }
-    let manifests: Result<Vec<String>, _> = definitions.iter().map(definition::manifest).collect();
+    let manifests: Result<Vec<String>, _> =
+        definitions.iter().map(definition::print_manifest).collect();
     match manifests {
         Ok(manifests) => ui::finish(manifests.join("---\n").trim_end()),
         Err(error) => ui::fail(&format!("printing the definitions: {error}"), None),

@@ -97,7 +97,7 @@ fn answer(
         None => named_by_cluster(&info.named, &reach)?,
     };
     let token = through_cache(args, &access, &reach, info.cluster.as_ref(), clock)?;
-    let answer = exec_credential::answer(info.version, &token.token, token.expiration);
+    let answer = exec_credential::render_credential(info.version, &token.token, token.expiration);
     answer.map_err(|error| CommandError::with_fix(error.to_string(), "run the command again"))
 }
 
@@ -208,13 +208,13 @@ fn through_cache(
         }
     };
     let key = key(access, reach, cluster);
-    if let Some(token) = cache.get(&key, clock.now().wall) {
+    if let Some(token) = cache.get_token(&key, clock.now().wall) {
         return Ok(token);
     }
-    let lock = cache.lock(&key);
+    let lock = cache.lock_entry(&key);
     match &lock {
         Some(_) => {
-            if let Some(token) = cache.get(&key, clock.now().wall) {
+            if let Some(token) = cache.get_token(&key, clock.now().wall) {
                 return Ok(token);
             }
         }
@@ -223,7 +223,7 @@ fn through_cache(
         }
     }
     let token = fetch(access, reach, cluster, clock)?;
-    if let Err(error) = cache.put(&key, &token, clock.now().wall) {
+    if let Err(error) = cache.put_token(&key, &token, clock.now().wall) {
         ui::note(&format!("keyferry: {error}"));
     }
     Ok(token)
@@ -243,7 +243,7 @@ fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> 
     };
     let ci = reach.caller.ci.as_ref();
     // A runner may run jobs of several projects under one user.
-    let job = ci.and_then(CiTokenSource::job);
+    let job = ci.and_then(CiTokenSource::job_id);
     let parts = [
         ci.map(|source| format!("{source:?}").into_bytes()),
         job.map(|job| job.expose_secret().as_bytes().to_vec()),
@@ -285,13 +285,13 @@ fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> 
         }),
         Some(rustix::process::geteuid().as_raw().to_be_bytes().to_vec()),
     ];
-    CacheKey::of(&parts.each_ref().map(Option::as_deref))
+    CacheKey::of_parts(&parts.each_ref().map(Option::as_deref))
 }
 
 /// Returns the caller that a token file claims. The same file may later contain another caller's
 /// token, as in the jobs of one runner.
 fn identity(file: &std::path::Path) -> Option<Vec<u8>> {
-    let token = caller_token::read(file).ok()?;
+    let token = caller_token::read_token_file(file).ok()?;
     let token = UnverifiedJwt::parse(token.expose_secret()).ok()?;
     let claims = token.claims();
     let uid = claims
@@ -314,7 +314,8 @@ fn fetch(
         .build();
     let runtime = runtime.map_err(|error| CommandError::new(format!("starting: {error}")))?;
     let fetched = runtime.block_on(async {
-        let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
+        let caller =
+            caller_token::find_caller_proof(&reach.caller, access.namespace.as_str()).await?;
         reach.server.cluster_token(&caller, access).await
     })?;
     let ClusterToken {
@@ -338,7 +339,7 @@ fn fetch(
     let jwt = UnverifiedJwt::parse(token.token.expose_secret());
     let expiration = jwt
         .ok()
-        .and_then(|jwt| exec_credential::expiration(&jwt, token.usable, clock.now().wall));
+        .and_then(|jwt| exec_credential::refresh_time(&jwt, token.usable, clock.now().wall));
     let expiration = expiration.ok_or_else(|| {
         CommandError::with_fix(
             "the server's token has less than 10 s to go by this machine's clock, or no expiry",

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use keyferry_client::doctor::diagnosis::{Identity, Mode, Report, examine};
-use keyferry_client::doctor::gather;
+use keyferry_client::doctor::gather_evidence;
 use keyferry_kube_authn::Code;
 
 use crate::args::TARGET;
@@ -93,7 +93,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
         target_namespace: args.target_namespace.clone(),
     };
     let acts_as = plan.impersonate.as_ref().map(|user| user.name.clone());
-    let evidence = gather(plan, &means).await?;
+    let evidence = gather_evidence(plan, &means).await?;
     let mut report = Report::of(&start, modes, &examine(&evidence));
     report.next = next::commands(&report, args.auth_config.as_deref());
     let user = acts_as.or(match &evidence.target.identity {

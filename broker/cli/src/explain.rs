@@ -9,7 +9,7 @@ use clap::Args;
 use keyferry_api::reason::Reason;
 use keyferry_client::code_link::with_addresses;
 use keyferry_kube_authn::Code;
-use keyferry_kube_authn::code_text::{CodeText, paragraphs};
+use keyferry_kube_authn::code_text::{CodeText, split_paragraphs};
 use serde::Serialize;
 
 use crate::args::output_format::{FormatArgs, OutputFormat};
@@ -249,7 +249,7 @@ fn all() -> impl Iterator<Item = Explanation> {
 
 /// Converts a section for a terminal: each paragraph in one line, each link with its address.
 fn prose(section: &str) -> String {
-    let lines = paragraphs(section).map(|paragraph| with_addresses(&paragraph));
+    let lines = split_paragraphs(section).map(|paragraph| with_addresses(&paragraph));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -176,7 +176,7 @@ impl ManagedReader {
             may_write: Arc::default(),
         });
         Self {
-            objects: ConfigurationSource::named(args.config.clone()),
+            objects: ConfigurationSource::file_or_hub(args.config.clone()),
             hub: args.hub.access(),
             maintainer: Mutex::new(maintainer),
             issuers,
@@ -185,8 +185,12 @@ impl ManagedReader {
 
     async fn read(&self) -> Result<Vec<ManagedIssuerFiles>, ExportRoundError> {
         let client = || async { Ok(HubClient::new(self.hub.config().await?)?) };
-        let policy = self.objects.read(client, Wanted::All).await?.policy;
-        self.maintainer.lock().await.round(&policy).await;
+        let policy = self
+            .objects
+            .read_configuration(client, Wanted::All)
+            .await?
+            .policy;
+        self.maintainer.lock().await.run_round(&policy).await;
         let managed = policy
             .targets
             .values()
@@ -221,7 +225,7 @@ impl Exporter {
         } else {
             let client = HubClient::new(args.hub.access().config().await?)?;
             let secrets = KubeSecretStore::new(client, server.cluster_resource_namespace.clone());
-            KeyRecords::shared(KeyRecordStore::existing(Arc::new(secrets)))
+            KeyRecords::shared(KeyRecordStore::read_only(Arc::new(secrets)))
         };
         let publisher = Publisher::new(PublisherParts {
             source: Arc::new(KubeIssuerDocuments::new(
@@ -256,7 +260,7 @@ impl Exporter {
     /// Reads the hub once and writes what changed.
     async fn round(&self) -> Result<Vec<String>, ExportRoundError> {
         self.publisher.refresh().await?;
-        self.publisher.sync().await?;
+        self.publisher.sync_journal().await?;
         let published = self
             .publisher
             .reader()
@@ -319,7 +323,7 @@ async fn server(args: &ExportArgs) -> Result<ServerConfiguration, CommandError> 
         );
         return Ok(ServerConfiguration { max_age, ..server });
     };
-    let server = config_file::read(path, Overrides::of_a_reader())?.server;
+    let server = config_file::read_config_file(path, Overrides::of_a_reader())?.server;
     let max_age = checked_max_age(args.max_age, Some(server.max_age))?;
     Ok(ServerConfiguration { max_age, ..server })
 }

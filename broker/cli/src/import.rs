@@ -51,8 +51,8 @@ pub(super) fn run(args: &ImportArgs) -> ExitCode {
         provider: args.provider.as_deref(),
     };
     let now = SystemClock::start().now().wall;
-    let imported = import::read(&input, choice).and_then(|mut imported| {
-        let text = imported.render(args.name.as_deref(), &audience, now)?;
+    let imported = import::read_import(&input, choice).and_then(|mut imported| {
+        let text = imported.render_target(args.name.as_deref(), &audience, now)?;
         Ok((text, imported))
     });
     match imported {

@@ -235,7 +235,7 @@ fn now() -> Timestamp {
 
 fn token() -> Result<InputToken, CommandError> {
     let mut random = Zeroizing::new([0; 32]);
-    if SystemRandomness::default().fill(&mut *random) {
+    if SystemRandomness::default().fill_bytes(&mut *random) {
         Ok(InputToken::of(&random))
     } else {
         Err(CommandError::new(

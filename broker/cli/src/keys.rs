@@ -112,7 +112,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
     let configuration = match args
         .config
         .as_deref()
-        .map(|path| config_file::read(path, Overrides::of_a_reader()))
+        .map(|path| config_file::read_config_file(path, Overrides::of_a_reader()))
         .transpose()
     {
         Ok(configuration) => configuration,
@@ -156,7 +156,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
 
 async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyJournal, CommandError> {
     let client = KeyRecordsClient::connect(&hub.access(), namespace).await?;
-    Ok(client.read().await?)
+    Ok(client.read_journal().await?)
 }
 
 /// Counts the delivered objects with a token of each key, from the accesses' statuses. `None` if
@@ -190,7 +190,7 @@ async fn delivered(
         if target.is_some_and(|target| target.issuer != TokenIssuer::Hub) {
             continue;
         }
-        for (_, report) in access_status::places(&access.record.status, name) {
+        for (_, report) in access_status::delivered_objects(&access.record.status, name) {
             let expires: Option<Timestamp> = report
                 .expires_at
                 .as_ref()

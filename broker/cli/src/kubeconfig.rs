@@ -64,7 +64,8 @@ async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
     };
     let fetched = async {
         reach.server.check()?;
-        let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
+        let caller =
+            caller_token::find_caller_proof(&reach.caller, access.namespace.as_str()).await?;
         reach.server.cluster_token(&caller, &access).await
     };
     let cluster = match fetched.await {

@@ -75,7 +75,7 @@ pub(super) fn note() -> Option<String> {
         Some(value) => PathBuf::from(value),
         None => PathBuf::from(std::env::var_os("HOME")?).join(".kube/kuberc"),
     };
-    let bytes = regular_file::read(&path, MAX_BYTES).ok()?;
+    let bytes = regular_file::read_regular_file(&path, MAX_BYTES).ok()?;
     let text = String::from_utf8(bytes).ok()?;
     let own = std::env::current_exe().ok();
     let own = own.as_deref().and_then(Path::to_str);

@@ -131,7 +131,7 @@ fn published(args: &LintArgs, bytes: &[u8]) -> std::io::Result<Vec<Published>> {
     if !args.network {
         return Ok(Vec::new());
     }
-    let places = lint::places(bytes, args.apiserver.minor.release().nearest());
+    let places = lint::document_places(bytes, args.apiserver.minor.release().nearest_minor());
     Ok(tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
@@ -189,7 +189,7 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
                 .to_owned(),
             );
             // An apiserver quotes the whole file in some of its errors.
-            let message = foreign_text::lines(&finding.message, MAX_MESSAGE);
+            let message = foreign_text::plain_lines(&finding.message, MAX_MESSAGE);
             lines.push(format!("    {}", message.replace('\n', "\n    ")));
             lines.push(format!("    fix: {}", ui::plain(&finding.fix)));
         }
@@ -230,7 +230,7 @@ fn sarif(linted: &[Linted<'_>]) -> Value {
         .iter()
         .flat_map(|file| file.findings.iter().cloned())
         .collect();
-    let mut document = lint::sarif(&all, "", env!("CARGO_PKG_VERSION"));
+    let mut document = lint::to_sarif(&all, "", env!("CARGO_PKG_VERSION"));
     let paths = linted
         .iter()
         .flat_map(|file| file.findings.iter().map(|_| file.path));

@@ -26,7 +26,7 @@ pub(crate) fn read(path: &Path, what: &'static str, limit: usize) -> Result<Vec<
         error,
     };
     if path != Path::new("-") {
-        return regular_file::read(path, limit as u64).map_err(wrong);
+        return regular_file::read_regular_file(path, limit as u64).map_err(wrong);
     }
     let mut bytes = Vec::new();
     std::io::stdin()

@@ -366,7 +366,7 @@ fn rules_by_label(target: &Value) -> Option<String> {
 async fn connected(removal: &RemovalArgs) -> Result<HubClient, CommandError> {
     ui::note(&format!(
         "hub: {}",
-        removal.hub.access().description().await?
+        removal.hub.access().describe_hub().await?
     ));
     Ok(removal.hub.client().await?)
 }

@@ -111,7 +111,7 @@ pub(crate) async fn run(args: RevokeArgs) -> ExitCode {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
-    ui::note(&format!("hub: {}", args.hub.access().description().await?));
+    ui::note(&format!("hub: {}", args.hub.access().describe_hub().await?));
     let clock = SystemClock::start();
     let client = KeyRecordsClient::connect(&args.hub.access(), args.keyferry.namespace()?).await?;
     let mut reach = match configuration(args).await {
@@ -125,7 +125,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
             "the targets are the TargetClusters of the hub; give --config for those of a file",
         );
     }
-    let known = client.read().await?;
+    let known = client.read_journal().await?;
     let already = known.revoked.contains_key(&args.kid);
     if known.keys.contains_key(&args.kid) || already {
         for case in reach.iter_mut().flat_map(|reach| &mut reach.targets) {
@@ -141,7 +141,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
         ui::note_block(&plan(&args.kid, key, reach.as_ref().ok()));
         agree(args.yes)?;
     }
-    let journal = client.revoke(&args.kid, clock.now().wall).await?;
+    let journal = client.revoke_key(&args.kid, clock.now().wall).await?;
     ui::note(&format!(
         "revoked {:?}: every replica stops publishing it within 10 s, and issues no token signed \
          with it",
@@ -227,8 +227,10 @@ fn unchanged(error: CommandError) -> CommandError {
 
 /// Reads the settings of the server and its objects.
 async fn configuration(args: &RevokeArgs) -> Result<Configuration, CommandError> {
-    let source = ConfigurationSource::named(args.config.clone());
-    Ok(source.read(|| args.hub.client(), Wanted::All).await?)
+    let source = ConfigurationSource::file_or_hub(args.config.clone());
+    Ok(source
+        .read_configuration(|| args.hub.client(), Wanted::All)
+        .await?)
 }
 
 /// Collects the targets and deliveries from the configuration, and from the hub's objects if the
@@ -532,5 +534,5 @@ async fn probed(
         Some(pem) => Some(CaBundle::from_pem(&pem, now).ok()?.to_pem().into()),
         None => None,
     };
-    Some(TargetAddress::of(target, ca_pem))
+    Some(TargetAddress::of_target(target, ca_pem))
 }

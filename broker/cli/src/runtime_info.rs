@@ -54,11 +54,14 @@ async fn manifest(args: &RuntimeInfoArgs) -> Result<String, CommandError> {
     }
     let source = args.objects.source()?;
     let configuration = source
-        .read(|| args.hub.client(), Wanted::Target(&name))
+        .read_configuration(|| args.hub.client(), Wanted::Target(&name))
         .await?;
     let target = configuration.policy.targets.get(&name).ok_or_else(|| {
         CommandError::with_fix(
-            format!("{} has no usable TargetCluster {name}", source.place()),
+            format!(
+                "{} has no usable TargetCluster {name}",
+                source.describe_place()
+            ),
             "look at its status, or list the names by keyferry targets",
         )
     })?;

@@ -185,7 +185,7 @@ async fn check(
     hub: &HubAccess,
     network: Option<&AddressArgs>,
 ) -> ExitCode {
-    match config_file::read(path, overrides) {
+    match config_file::read_config_file(path, overrides) {
         Ok(configuration) => {
             for (access, target) in configuration.policy.dangling() {
                 ui::note(&format!(
@@ -346,7 +346,7 @@ fn hang_ups() -> ReloadSignal {
                     "SIGHUP: reloading the configuration, the hub's documents and all \
                      certificates"
                 );
-                order.give();
+                order.send_reload();
             }
         });
     }

@@ -10,7 +10,7 @@ use keyferry_api::config::{DeliveryType, Policy};
 use keyferry_client::ClientError;
 use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
 use keyferry_client::objects_of_hub::list_of;
-use keyferry_core::static_verdict::{StaticVerdict, offered};
+use keyferry_core::static_verdict::{StaticVerdict, offered_deliveries};
 use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::HubError;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,10 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
         Ok(source) => source,
         Err(error) => return ui::command_failed(&error),
     };
-    let policy = match source.read(|| args.hub.client(), Wanted::All).await {
+    let policy = match source
+        .read_configuration(|| args.hub.client(), Wanted::All)
+        .await
+    {
         Ok(configuration) => configuration.policy,
         Err(error) => return ui::command_failed(&explained(error)),
     };
@@ -185,7 +188,9 @@ fn rows(policy: &Policy) -> impl Iterator<Item = Row> {
             audience: target
                 .map(|target| target.audience.to_string())
                 .unwrap_or_default(),
-            deliveries: offered(access).map(DeliveryType::as_str).collect(),
+            deliveries: offered_deliveries(access)
+                .map(DeliveryType::as_str)
+                .collect(),
             allowed: StaticVerdict::of(policy, access).as_str(),
         }
     })

@@ -24,8 +24,8 @@ use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
 use keyferry_client::objects_of_hub::{namespace_labels, target_status};
 use keyferry_kube_authn::config::{self, MAX_BYTES};
-use keyferry_kube_authn::lint::{Severity, lint};
-use keyferry_kube_authn::validate::validate;
+use keyferry_kube_authn::lint::{Severity, lint_file};
+use keyferry_kube_authn::validate::validate_configuration;
 use keyferry_kube_authn::{Code, Minor};
 use serde_json::Value;
 
@@ -280,7 +280,9 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
         .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
     let source = objects_argument::source(args.config.as_ref(), args.filename.as_deref())?;
     let client = || args.hub.client();
-    let configuration = source.read(client, Wanted::Target(&name)).await?;
+    let configuration = source
+        .read_configuration(client, Wanted::Target(&name))
+        .await?;
     if configuration.server.objects == ObjectSource::File {
         return Ok(Some(KnownHub {
             configuration,
@@ -295,7 +297,7 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
             namespaces: Err("the hub is not read with -f".to_owned()),
         }));
     }
-    ui::note(&format!("hub: {}", args.hub.access().description().await?));
+    ui::note(&format!("hub: {}", args.hub.access().describe_hub().await?));
     let selects = configuration
         .policy
         .targets
@@ -539,9 +541,9 @@ fn check(
     own_issuers: &[String],
     notes: &mut Vec<String>,
 ) -> Result<(), CommandError> {
-    let loaded = config::load(file.as_bytes(), minor)
+    let loaded = config::load_configuration(file.as_bytes(), minor)
         .map_err(|fault| CommandError::new(format!("checking what would be printed: {fault}")))?;
-    validate(&loaded.configuration, minor, own_issuers).map_err(|invalid| {
+    validate_configuration(&loaded.configuration, minor, own_issuers).map_err(|invalid| {
         let undetermined = invalid.undetermined.first().map(ToString::to_string);
         let description = if invalid.errors.is_empty() {
             undetermined.unwrap_or_default()
@@ -552,7 +554,7 @@ fn check(
             "checking what would be printed: the target would refuse it: {description}"
         ))
     })?;
-    for finding in lint(file.as_bytes(), minor, own_issuers) {
+    for finding in lint_file(file.as_bytes(), minor, own_issuers) {
         // The inputs say this with what to do about it.
         let is_noted = finding.code == Code::IssuerOfEveryCluster;
         if finding.severity != Severity::Note && !is_noted {

@@ -82,7 +82,9 @@ pub(crate) fn finish_json(value: &impl Serialize, code: ExitCode) -> ExitCode {
 /// # Errors
 /// The value cannot be serialised.
 pub(crate) fn json(value: &impl Serialize) -> serde_json::Result<String> {
-    Ok(foreign_text::json(&serde_json::to_string_pretty(value)?))
+    Ok(foreign_text::escape_json(&serde_json::to_string_pretty(
+        value,
+    )?))
 }
 
 /// Makes foreign text safe for a terminal: one line, without control and direction characters.
@@ -93,7 +95,7 @@ pub(crate) fn plain(text: &str) -> String {
 /// As [`plain`], but keeps line ends: for lines that Keyferry has put together, where each part
 /// that others wrote is on one line already, and for files that a serialiser wrote.
 pub(crate) fn block(text: &str) -> String {
-    foreign_text::lines(text, usize::MAX)
+    foreign_text::plain_lines(text, usize::MAX)
 }
 
 /// Prints a note of one line to standard error.

@@ -15,11 +15,11 @@ use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::doctor::diagnosis::{Cause, name_fault};
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config::{self, Loaded, MAX_BYTES};
-use keyferry_kube_authn::lint::{Severity, lint};
+use keyferry_kube_authn::lint::{Severity, lint_file};
 use keyferry_kube_authn::report::{Answer, Danger, Report};
 use keyferry_kube_authn::token::Token;
-use keyferry_kube_authn::validate::{Compiled, validate};
-use keyferry_kube_authn::verify::{Keys, Outcome, verify};
+use keyferry_kube_authn::validate::{Compiled, validate_configuration};
+use keyferry_kube_authn::verify::{Keys, Outcome, verify_token};
 use keyferry_platform::clock::{Clock, SystemClock};
 use subject::Subject;
 
@@ -194,16 +194,17 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
         compared: String::new(),
     };
     // For a newer release, the answer of the nearest one becomes a note.
-    let minor = args.apiserver.minor.release().nearest();
+    let minor = args.apiserver.minor.release().nearest_minor();
     let now = args.at.unwrap_or_else(|| SystemClock::start().now().wall);
-    let loaded = match config::load(&bytes, minor) {
+    let loaded = match config::load_configuration(&bytes, minor) {
         Ok(loaded) => loaded,
         Err(fault) => return Ok((Report::of_load_fault(minor, &fault), about)),
     };
-    let compiled = match validate(&loaded.configuration, minor, &args.apiserver.own_issuers) {
-        Ok(compiled) => compiled,
-        Err(invalid) => return Ok((Report::of_invalid(minor, &invalid), about)),
-    };
+    let compiled =
+        match validate_configuration(&loaded.configuration, minor, &args.apiserver.own_issuers) {
+            Ok(compiled) => compiled,
+            Err(invalid) => return Ok((Report::of_invalid(minor, &invalid), about)),
+        };
     let subject = Subject::of(args, &loaded, now)?;
     let about = About {
         subject: subject.description,
@@ -220,7 +221,11 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
         }
         Err(KeysError::Read(error)) => return Err(error.into()),
     };
-    let mut report = Report::of_verdict(&compiled, &verify(&compiled, &token, &keys, now), assumed);
+    let mut report = Report::of_verdict(
+        &compiled,
+        &verify_token(&compiled, &token, &keys, now),
+        assumed,
+    );
     report.problems = problems(args, &bytes, minor, &report, &token);
     let compared = compared(&loaded, &token);
     Ok((
@@ -246,7 +251,7 @@ fn problems(
         message,
         fix: code.fix(),
     };
-    let mut problems: Vec<Danger> = lint(file, minor, &args.apiserver.own_issuers)
+    let mut problems: Vec<Danger> = lint_file(file, minor, &args.apiserver.own_issuers)
         .into_iter()
         .filter(|found| found.severity == Severity::Error)
         .map(|found| {
@@ -318,7 +323,7 @@ fn keys(
         return Ok((Keys::none(), "no keys were given".to_owned()));
     }
     // Only the authenticator whose issuer the token names would fetch keys.
-    let outcomes = verify(compiled, token, &Keys::none(), now).outcomes;
+    let outcomes = verify_token(compiled, token, &Keys::none(), now).outcomes;
     let asked = outcomes
         .iter()
         .zip(&loaded.configuration.jwt)

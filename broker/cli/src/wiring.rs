@@ -18,7 +18,7 @@ use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_hub::objects::KubeObjects;
 use keyferry_hub::serving_secret::{CertificateSecrets, KubeServingSecrets};
 use keyferry_hub::watch;
-use keyferry_listener::{Bounds, ClientCertificates, DRAIN, PlainListener, TlsListener};
+use keyferry_listener::{Bounds, ClientCertificates, DRAIN_TIMEOUT, PlainListener, TlsListener};
 use keyferry_platform::audit_sink::AuditSink;
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file;
@@ -82,13 +82,16 @@ impl Server {
     /// [`ServeError`], before any request to the hub but for the Secrets with certificates.
     pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
         keyferry_listener::raise_descriptor_limit();
-        let configuration = config_file::read(&options.config, options.overrides.clone())?;
+        let configuration =
+            config_file::read_config_file(&options.config, options.overrides.clone())?;
         let server = &configuration.server;
         let audit: Arc<dyn AuditSink> = match &server.audit_file {
-            Some(file) => Arc::new(AuditLog::file(file).map_err(|source| ServeError::Audit {
-                path: file.path.clone(),
-                source,
-            })?),
+            Some(file) => {
+                Arc::new(AuditLog::to_file(file).map_err(|source| ServeError::Audit {
+                    path: file.path.clone(),
+                    source,
+                })?)
+            }
             None => Arc::new(AuditLog::standard_output()),
         };
         let metrics = Metrics::default();
@@ -96,7 +99,7 @@ impl Server {
         if let Some(pod) = &options.pod {
             access.events = pod_events(pod, &options.hub).await;
         }
-        let discovery = listener::bind(
+        let discovery = listener::bind_listener(
             &server.discovery,
             Bounds::DOCUMENTS,
             Some(server.public_url.host()),
@@ -109,28 +112,33 @@ impl Server {
             Some(_) => ClientCertificates::Requested,
             None => ClientCertificates::Ignored,
         };
-        let api = listener::bind(
+        let api = listener::bind_listener(
             &server.api,
-            Bounds::TOKENS.with(asked),
+            Bounds::TOKENS.with_client_certificates(asked),
             None,
             &access,
             &metrics,
         )
         .await?;
         let metrics_listener = match &server.metrics {
-            Some(own) => {
-                Some(listener::bind(&own.listener, Bounds::METRICS, None, &access, &metrics).await?)
-            }
+            Some(own) => Some(
+                listener::bind_listener(&own.listener, Bounds::METRICS, None, &access, &metrics)
+                    .await?,
+            ),
             None => None,
         };
         let redirects = server.discovery_http_address.map(|address| {
-            PlainListener::bind(address, Bounds::REDIRECTS, listener::counted(&metrics))
+            PlainListener::bind(
+                address,
+                Bounds::REDIRECTS,
+                listener::listener_metrics(&metrics),
+            )
         });
         let redirects = redirects.transpose()?;
         let health = PlainListener::bind(
             server.health_address,
             Bounds::HEALTH,
-            listener::counted(&metrics),
+            listener::listener_metrics(&metrics),
         )?;
         Ok(Self {
             configuration,
@@ -175,7 +183,9 @@ impl Server {
                 let reader = trust.reader();
                 let reload_signal = options.reload_signal.clone();
                 let inputs = shared.input_credentials.clone();
-                shared.background.spawn(trust.follow(inputs, reload_signal));
+                shared
+                    .background
+                    .spawn(trust.run_trust_reload(inputs, reload_signal));
                 reader
             }
             None => TrustReader::default(),
@@ -197,14 +207,14 @@ impl Server {
         };
         shared.background.spawn(async move {
             // The health listener ends after all others.
-            let _ = health.serve(health::routes(health_parts)).await;
+            let _ = health.serve(health::health_routes(health_parts)).await;
         });
         if let (Some(listener), Some(own)) = (metrics_listener, &server.metrics) {
             let readers = match own.authentication {
                 MetricsAuthentication::TokenReview => Some(shared.create_metrics_readers()?),
                 MetricsAuthentication::None => None,
             };
-            let routes = metrics_routes::routes(MetricsParts {
+            let routes = metrics_routes::metrics_routes(MetricsParts {
                 metrics: shared.metrics.clone(),
                 readers,
             });
@@ -215,14 +225,14 @@ impl Server {
         }
         let mut handles = vec![discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();
-        let documents = discovery::routes(
+        let documents = discovery::discovery_routes(
             published.clone(),
             shared.managed_issuers.clone(),
             server.max_age,
         );
         if let Some(redirects) = redirects {
             handles.push(redirects.handle());
-            let routes = redirect::routes(documents.clone(), server.public_url.clone());
+            let routes = redirect::redirect_routes(documents.clone(), server.public_url.clone());
             listeners.spawn(redirects.serve(routes));
         }
         listeners.spawn(discovery.serve(documents, options.reload_signal.clone().into_stream()));
@@ -230,7 +240,7 @@ impl Server {
         let closed = api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
         let mut until_opened = JoinSet::new();
-        let routes = token_api::closed(&public);
+        let routes = token_api::closed_routes(&public);
         until_opened.spawn(closed.serve(routes, options.reload_signal.clone().into_stream()));
 
         let mut shutdown = Box::pin(shutdown);
@@ -246,7 +256,7 @@ impl Server {
             let broker = shared.create_broker(guard, audit, trust)?;
             until_open.graceful_shutdown(Some(CLOSED_API_GRACE_PERIOD));
             let counts_sources = server.api.connections_per_address.is_some();
-            let routes = token_api::routes(ApiParts {
+            let routes = token_api::token_api_routes(ApiParts {
                 broker: Arc::new(broker),
                 counts_sources,
                 inputs,
@@ -266,7 +276,7 @@ impl Server {
         stopping.store(true, Ordering::Relaxed);
         tracing::info!("stopping: accepted requests are answered first");
         for handle in handles {
-            handle.graceful_shutdown(Some(DRAIN));
+            handle.graceful_shutdown(Some(DRAIN_TIMEOUT));
         }
         while listeners.join_next().await.is_some() {}
         outcome
@@ -293,7 +303,7 @@ pub async fn certificate_access(
     let config = hub.config().await?;
     let client = HubClient::new(config.clone())?;
     let namespace = server.cluster_resource_namespace.clone();
-    let watches = watch::client(config)?;
+    let watches = watch::watch_client(config)?;
     let secrets = CertificateSecrets {
         secrets: Arc::new(KubeServingSecrets::new(
             client.clone(),

@@ -11,11 +11,11 @@
 use jiff::Timestamp;
 use keyferry_integration::auth_configs::{self, Case, Expected, VectorSigner};
 use keyferry_kube_authn::Minor;
-use keyferry_kube_authn::config::load;
-use keyferry_kube_authn::lint::{Severity, lint};
+use keyferry_kube_authn::config::load_configuration;
+use keyferry_kube_authn::lint::{Severity, lint_file};
 use keyferry_kube_authn::token::Token;
-use keyferry_kube_authn::validate::validate;
-use keyferry_kube_authn::verify::{Keys, Outcome, Union, User, verify};
+use keyferry_kube_authn::validate::validate_configuration;
+use keyferry_kube_authn::verify::{Keys, Outcome, Union, User, verify_token};
 
 const NOW: i64 = 1_790_000_000;
 
@@ -36,8 +36,10 @@ fn every_file_does_what_its_vectors_say() {
     for file in auth_configs::all().unwrap() {
         let text = file.with_certificate(&certificate);
         for minor in Minor::ALL {
-            let compiled = validate(
-                &load(text.as_bytes(), minor).unwrap().configuration,
+            let compiled = validate_configuration(
+                &load_configuration(text.as_bytes(), minor)
+                    .unwrap()
+                    .configuration,
                 minor,
                 &[],
             )
@@ -45,7 +47,7 @@ fn every_file_does_what_its_vectors_say() {
             for case in &file.vectors.cases {
                 let token = Token::read(signer.token(&file.vectors, case, NOW).unwrap().as_bytes())
                     .unwrap();
-                let verdict = verify(&compiled, &token, &keys, now);
+                let verdict = verify_token(&compiled, &token, &keys, now);
                 compare(
                     &format!("{}, {minor}, {}", file.name, case.name),
                     case,
@@ -111,7 +113,7 @@ fn no_file_has_a_finding_but_those_it_is_about() {
             _ => &[],
         };
         for minor in Minor::ALL {
-            let findings = lint(
+            let findings = lint_file(
                 text.as_bytes(),
                 minor,
                 &["https://kubernetes.default.svc.cluster.local".to_owned()],

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use keyferry_core::target_address::METADATA;
+use keyferry_core::target_address::METADATA_ADDRESSES;
 use serde_json::Value;
 
 fn repository() -> PathBuf {
@@ -141,7 +141,7 @@ fn network_policies_except_the_metadata_services_that_the_process_refuses() {
                 excepted.into_iter().any(|one| one == network)
             };
             assert!(named(link_local), "{}: {line}", path.display());
-            for address in METADATA {
+            for address in METADATA_ADDRESSES {
                 let (family, length) = match address {
                     IpAddr::V4(_) => ("0.0.0.0/0", 32),
                     IpAddr::V6(_) => ("::/0", 128),

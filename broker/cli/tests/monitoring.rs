@@ -29,13 +29,13 @@ fn read(path: &str) -> String {
 /// Every series once, as a scrape shows it: its sample names, each with its labels.
 fn series() -> BTreeMap<String, BTreeSet<String>> {
     let metrics = Metrics::default();
-    metrics.request("granted", Reason::Ready);
-    metrics.mint(Ok(()));
+    metrics.count_request("granted", Reason::Ready);
+    metrics.count_mint(Ok(()));
     metrics.token_request_took(Duration::from_millis(3), true);
     metrics.token_review(true);
     metrics.access_review(true);
     metrics.issuer_read(Ok(1));
-    metrics.published(["kid"].into_iter(), "sha256:00", 1);
+    metrics.report_published_keys(["kid"].into_iter(), "sha256:00", 1);
     metrics.unconfirmed_keys(0);
     metrics.key_alarm(Reason::HubKeyReplaced);
     metrics.own_keys_read(Ok(()));
@@ -44,12 +44,12 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
         namespace: Namespace::new("tenant-a").unwrap(),
         name: ObjectName::new("prod").unwrap(),
     };
-    metrics.access(&access, true, Some(1));
-    metrics.probe(&access, Some(true));
-    metrics.target(&access.name, Some(true), Some(ProbeCounts::default()));
+    metrics.report_access(&access, true, Some(1));
+    metrics.report_probe(&access, Some(true));
+    metrics.report_target(&access.name, Some(true), Some(ProbeCounts::default()));
     metrics.admission_policy("keyferry-pairing", true);
-    metrics.leader(true, false);
-    metrics.reload(true);
+    metrics.report_leadership(true, false);
+    metrics.count_reload(true);
     metrics.hub_clock_skew(0);
     metrics.cached_tokens(0);
     metrics.connection_opened("api");
@@ -85,7 +85,7 @@ fn label_names(text: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The rows of docs/api.md for all metrics.
+/// The rows of docs/reference/api.md for all metrics.
 fn printed_table() -> String {
     let row = |metric: &MetricDescription| {
         let labels: Vec<String> = metric
@@ -103,8 +103,8 @@ fn printed_table() -> String {
 
 #[test]
 fn the_documented_metrics_are_printed_from_the_code() {
-    let path = repository().join("docs/api.md");
-    let page = read("docs/api.md");
+    let path = repository().join("docs/reference/api.md");
+    let page = read("docs/reference/api.md");
     let start = page.find("| metric | labels |").unwrap();
     let end = page[start..]
         .find("\n\n")

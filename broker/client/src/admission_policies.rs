@@ -26,17 +26,17 @@ use serde_json::{Value, json};
 
 use crate::{ClientError, objects_of_hub};
 
-const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-const DEFINITION: &str =
+const ADMISSION_API: &str = "/apis/admissionregistration.k8s.io/v1";
+const DEFINITION_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/audiencepairings.keyferry.dev";
 /// How long the definition must have been served before keyferry-pairing is bound. An apiserver
 /// discovers new kinds every 30 s. An apiserver that has the binding but not the kind refuses every
 /// TokenRequest.
 const KIND_KNOWN_AFTER: Duration = Duration::from_secs(60);
 /// Objects per page of a list.
-const PAGE: u32 = 500;
+const PAGE_OBJECTS: u32 = 500;
 /// The name of objects that a trial would create.
-const TRIAL: &str = "keyferry-admission-check";
+const TRIAL_NAME: &str = "keyferry-admission-check";
 /// A request for a certificate, whose key was not kept.
 const TRIAL_REQUEST: &str = include_str!("admission_policies/trial_request.pem");
 /// Two audiences that no target trusts, for a request that must be refused because it has two.
@@ -200,21 +200,21 @@ impl AdmissionPolicies {
     ///
     /// # Errors
     /// [`PoliciesError`].
-    pub async fn plan(&self, mintable: &MintableAudiences) -> Result<Plan, PoliciesError> {
-        let (policies, bindings) = admission_policy::manifests(&self.site, mintable)?;
+    pub async fn plan_changes(&self, mintable: &MintableAudiences) -> Result<Plan, PoliciesError> {
+        let (policies, bindings) = admission_policy::fill_manifests(&self.site, mintable)?;
         let definition = self
-            .read(DEFINITION)
+            .read_object(DEFINITION_PATH)
             .await
             .map_err(|error| PoliciesError::Read("the definition of AudiencePairing", error))?;
-        let incomplete_for = wait(&definition, self.hub_now);
+        let incomplete_for = remaining_wait(&definition, self.hub_now);
         let mut manifests = Vec::new();
         if definition.is_null() {
-            manifests.push(definition::manifest(&definition::audience_pairing())?);
+            manifests.push(definition::print_manifest(&definition::audience_pairing())?);
         }
         if incomplete_for.is_none() {
-            let path = format!("{}/{}", pairing::COLLECTION, pairing::NAME);
+            let path = format!("{}/{}", pairing::COLLECTION_PATH, pairing::PAIRING_NAME);
             if self
-                .read(&path)
+                .read_object(&path)
                 .await
                 .map_err(|error| PoliciesError::Read("the AudiencePairing", error))?
                 .is_null()
@@ -222,8 +222,8 @@ impl AdmissionPolicies {
                 manifests.push(format!(
                     "apiVersion: keyferry.dev/v1alpha1\nkind: AudiencePairing\nmetadata:\n  name: \
                      {}\npairs:\n  {}: []\n",
-                    pairing::NAME,
-                    pairing::NOBODYS
+                    pairing::PAIRING_NAME,
+                    pairing::UNUSABLE_AUDIENCE
                 ));
             }
         }
@@ -239,10 +239,10 @@ impl AdmissionPolicies {
 
     /// Compares every policy with the shipped one, and tries those that refuse the user's requests
     /// too. Creates and deletes nothing: every trial is a dry run.
-    pub async fn check(&self) -> Vec<PolicyFinding> {
+    pub async fn check_policies(&self) -> Vec<PolicyFinding> {
         let mut findings = Vec::new();
-        for admission_policy in admission_policy::ALL {
-            let shipped = self.compare(&admission_policy).await;
+        for admission_policy in admission_policy::ALL_POLICIES {
+            let shipped = self.compare_policy(&admission_policy).await;
             findings.push(PolicyFinding {
                 name: admission_policy.name(),
                 shipped,
@@ -271,40 +271,44 @@ impl AdmissionPolicies {
         }
     }
 
-    async fn compare(&self, admission_policy: &AdmissionPolicy) -> Result<(), ComparisonError> {
+    async fn compare_policy(
+        &self,
+        admission_policy: &AdmissionPolicy,
+    ) -> Result<(), ComparisonError> {
         let policy = self
-            .read(&format!(
-                "{ADMISSION}/validatingadmissionpolicies/{}",
+            .read_object(&format!(
+                "{ADMISSION_API}/validatingadmissionpolicies/{}",
                 admission_policy.policy_name()
             ))
             .await;
         let binding = self
-            .read(&format!(
-                "{ADMISSION}/validatingadmissionpolicybindings/{}",
+            .read_object(&format!(
+                "{ADMISSION_API}/validatingadmissionpolicybindings/{}",
                 admission_policy.name()
             ))
             .await;
         let (policy, binding) = (policy?, binding?);
-        admission_policy.check(&policy, &binding, &self.site)?;
+        admission_policy.compare_with_shipped(&policy, &binding, &self.site)?;
         Ok(admission_policy.check_hub_audiences(&policy, &self.site)?)
     }
 
     async fn try_it(&self, admission_policy: &AdmissionPolicy) -> Trial {
-        const YOURS: &str = "it refuses callers that lack a right, and a dry run uses yours";
+        const USER_RIGHTS_NOTE: &str =
+            "it refuses callers that lack a right, and a dry run uses yours";
         let (Ok(nobodys), Ok(inert), Ok(beside)) = (
-            Audience::new(pairing::NOBODYS),
+            Audience::new(pairing::UNUSABLE_AUDIENCE),
             Audience::new(TWO_INERT[0]),
             Audience::new(TWO_INERT[1]),
         ) else {
             return Trial::Failed("an audience of this program is invalid".to_owned());
         };
         let (what, answer) = match *admission_policy {
-            admission_policy::PAIRING => {
+            admission_policy::PAIRING_POLICY => {
                 let answer =
                     token_request::dry_run(&self.client, &self.canary, &nobodys, None).await;
                 ("a token for keyferry.dev/nobody", answer)
             }
-            admission_policy::AUDIENCE => {
+            admission_policy::AUDIENCE_POLICY => {
                 let audience = self
                     .site
                     .hub_audiences
@@ -312,21 +316,21 @@ impl AdmissionPolicies {
                     .map(String::as_str)
                     .unwrap_or_default();
                 let object = json!({
-                    "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": TRIAL },
+                    "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": TRIAL_NAME },
                     "spec": { "address": "https://keyferry-admission-check.invalid", "audience": audience },
                 });
                 let path = "/apis/keyferry.dev/v1alpha1/targetclusters?dryRun=All";
                 (
                     "a TargetCluster with the hub's own audience",
-                    post(&self.client, path, &object).await,
+                    post_trial(&self.client, path, &object).await,
                 )
             }
-            admission_policy::KEPT => {
+            admission_policy::KEPT_POLICY => {
                 // The dry run is set in the body: if there is a body, kube-apiserver reads no
                 // options from the query.
                 let options =
                     json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"] });
-                let path = format!("{DEFINITION}?dryRun=All");
+                let path = format!("{DEFINITION_PATH}?dryRun=All");
                 let answer = self
                     .client
                     .delete::<_, IgnoredAny>(&path, &options, "definition")
@@ -338,7 +342,7 @@ impl AdmissionPolicies {
                 let annotations =
                     json!({ "kubernetes.io/service-account.name": self.canary.name.as_str() });
                 let object = json!({
-                    "apiVersion": "v1", "kind": "Secret", "metadata": { "name": TRIAL, "annotations": annotations },
+                    "apiVersion": "v1", "kind": "Secret", "metadata": { "name": TRIAL_NAME, "annotations": annotations },
                     "type": "kubernetes.io/service-account-token",
                 });
                 let path = format!(
@@ -347,17 +351,17 @@ impl AdmissionPolicies {
                 );
                 (
                     "a Secret that the hub fills with a token, by Keyferry",
-                    post(&self.as_keyferry, &path, &object).await,
+                    post_trial(&self.as_keyferry, &path, &object).await,
                 )
             }
             admission_policy::OWN_CERTIFICATES => {
                 // The apiserver reads the request before it asks the policy.
                 let object = json!({
-                    "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": TRIAL },
+                    "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": TRIAL_NAME },
                     "spec": { "request": STANDARD.encode(TRIAL_REQUEST), "signerName": "keyferry.dev/nobody", "usages": ["client auth"] },
                 });
-                let path = format!("{}?dryRun=All", client_certificate::COLLECTION);
-                let answer = post(&self.as_keyferry, &path, &object).await;
+                let path = format!("{}?dryRun=All", client_certificate::COLLECTION_PATH);
+                let answer = post_trial(&self.as_keyferry, &path, &object).await;
                 if let Err(HubError::Forbidden(forbidden)) = &answer
                     && !forbidden.is_by_policy(admission_policy.policy_name())
                 {
@@ -387,12 +391,12 @@ impl AdmissionPolicies {
                     "it refuses in closed namespaces while there is no AudiencePairing",
                 );
             }
-            _ => return Trial::NotTried(YOURS),
+            _ => return Trial::NotTried(USER_RIGHTS_NOTE),
         };
-        judge(admission_policy, what, answer)
+        judge_trial(admission_policy, what, answer)
     }
 
-    async fn read(&self, path: &str) -> Result<Value, HubError> {
+    async fn read_object(&self, path: &str) -> Result<Value, HubError> {
         match self.client.get_object(path, "object").await {
             Err(HubError::NotFound(_)) => Ok(Value::Null),
             other => other,
@@ -445,7 +449,9 @@ async fn bound_account(
         is_bound.then_some(binding.metadata.namespace)
     };
     let path = "/apis/rbac.authorization.k8s.io/v1/rolebindings";
-    let found = client.list(path, PAGE, "RoleBindings", bound).await?;
+    let found = client
+        .list(path, PAGE_OBJECTS, "RoleBindings", bound)
+        .await?;
     Ok(found.into_iter().next().and_then(|namespace| {
         Some(ServiceAccount {
             namespace: Namespace::new(namespace).ok()?,
@@ -455,7 +461,7 @@ async fn bound_account(
 }
 
 /// Returns how long until every apiserver of the hub knows the kind, or `None` once all do.
-fn wait(definition: &Value, now: Timestamp) -> Option<Duration> {
+fn remaining_wait(definition: &Value, now: Timestamp) -> Option<Duration> {
     let conditions = definition["status"]["conditions"].as_array();
     let established = conditions
         .into_iter()
@@ -472,14 +478,14 @@ fn wait(definition: &Value, now: Timestamp) -> Option<Duration> {
 }
 
 /// Creates an object and ignores the response, which may contain a token.
-async fn post(client: &HubClient, path: &str, object: &Value) -> Result<(), HubError> {
+async fn post_trial(client: &HubClient, path: &str, object: &Value) -> Result<(), HubError> {
     client
         .create::<_, IgnoredAny>(path, object, "trial")
         .await
         .map(drop)
 }
 
-fn judge(
+fn judge_trial(
     admission_policy: &AdmissionPolicy,
     what: &'static str,
     answer: Result<(), HubError>,
@@ -504,19 +510,25 @@ mod tests {
     fn the_pairing_is_bound_once_every_apiserver_knows_its_kind() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let served = |status: &str| json!({ "status": { "conditions": [{ "type": "Established", "status": status, "lastTransitionTime": "1970-01-01T00:01:40Z" }] } });
-        assert_eq!(wait(&Value::Null, at(1000)), Some(KIND_KNOWN_AFTER));
-        assert_eq!(wait(&served("False"), at(1000)), Some(KIND_KNOWN_AFTER));
         assert_eq!(
-            wait(&served("True"), at(110)),
+            remaining_wait(&Value::Null, at(1000)),
+            Some(KIND_KNOWN_AFTER)
+        );
+        assert_eq!(
+            remaining_wait(&served("False"), at(1000)),
+            Some(KIND_KNOWN_AFTER)
+        );
+        assert_eq!(
+            remaining_wait(&served("True"), at(110)),
             Some(Duration::from_secs(50))
         );
         assert_eq!(
-            wait(&served("True"), at(50)),
+            remaining_wait(&served("True"), at(50)),
             Some(KIND_KNOWN_AFTER),
             "a clock that is behind"
         );
-        assert_eq!(wait(&served("True"), at(160)), None);
-        assert_eq!(wait(&served("True"), at(1000)), None);
+        assert_eq!(remaining_wait(&served("True"), at(160)), None);
+        assert_eq!(remaining_wait(&served("True"), at(1000)), None);
     }
 
     /// Tenants create RoleBindings, as many and as large as they like.
@@ -539,7 +551,9 @@ mod tests {
         });
         let second = json!({ "items": [binding("keyferry-minter", "keyferry")] });
         let hub = crate::answering_hub::hub(vec![first, second]).await;
-        let found = bound_account(&hub, &HubSite::shipped()).await.unwrap();
+        let found = bound_account(&hub, &HubSite::of_shipped_manifests())
+            .await
+            .unwrap();
         assert_eq!(found.unwrap().to_string(), "tenant-a/default");
     }
 
@@ -553,23 +567,27 @@ mod tests {
             Err(HubError::Forbidden(message.as_str().into()))
         };
         assert_eq!(
-            judge(&admission_policy::KEPT, "x", refused("keyferry-kept")),
+            judge_trial(
+                &admission_policy::KEPT_POLICY,
+                "x",
+                refused("keyferry-kept")
+            ),
             Trial::Refuses("x")
         );
         assert!(matches!(
-            judge(&admission_policy::KEPT, "x", refused("other")),
+            judge_trial(&admission_policy::KEPT_POLICY, "x", refused("other")),
             Trial::Failed(_)
         ));
         assert!(matches!(
-            judge(
-                &admission_policy::KEPT,
+            judge_trial(
+                &admission_policy::KEPT_POLICY,
                 "x",
                 Err(HubError::Forbidden("no right".into()))
             ),
             Trial::Failed(_)
         ));
         assert_eq!(
-            judge(&admission_policy::KEPT, "x", Ok(())),
+            judge_trial(&admission_policy::KEPT_POLICY, "x", Ok(())),
             Trial::LetsThrough("x")
         );
         let finding = |shipped: Result<(), ComparisonError>, trial| {

@@ -102,7 +102,7 @@ pub enum CallerTokenError {
 ///
 /// # Errors
 /// [`CallerTokenError`].
-pub async fn find(
+pub async fn find_caller_proof(
     source: &CallerTokenSource,
     namespace: &str,
 ) -> Result<CallerProof, CallerTokenError> {
@@ -118,7 +118,7 @@ async fn find_token(
 ) -> Result<SecretString, CallerTokenError> {
     if let Some(ci) = &source.ci {
         let audience = source.audience.as_ref().ok_or(CallerTokenError::NotFound)?;
-        let token = ci.token(audience).await?;
+        let token = ci.fetch_token(audience).await?;
         let now = SystemClock::start().now().wall;
         return match unfit_for(&token, audience.as_str(), now) {
             None => Ok(token),
@@ -133,8 +133,8 @@ async fn find_token(
             .filter(|path| source.service_account.is_none() && path.exists())
     };
     if let Some(path) = source.token_file.as_deref().or_else(default) {
-        let token = read(path)?;
-        let problem = unfit(
+        let token = read_token_file(path)?;
+        let problem = unfit_reason(
             &token,
             source.audience.as_ref(),
             SystemClock::start().now().wall,
@@ -147,7 +147,7 @@ async fn find_token(
         });
     }
     match &source.service_account {
-        Some(name) => mint(source, namespace, name).await,
+        Some(name) => mint_caller_token(source, namespace, name).await,
         None => Err(CallerTokenError::NotFound),
     }
 }
@@ -156,16 +156,17 @@ async fn find_token(
 ///
 /// # Errors
 /// [`CallerTokenError::File`].
-pub fn read(path: &Path) -> Result<SecretString, CallerTokenError> {
+pub fn read_token_file(path: &Path) -> Result<SecretString, CallerTokenError> {
     let wrong = |problem| CallerTokenError::File {
         path: path.to_owned(),
         problem,
     };
-    let text = regular_file::read(path, MAX_TOKEN_BYTES).map_err(|error| match error {
-        FileError::System(_) => wrong("it does not exist or may not be read"),
-        FileError::NotRegular => wrong("it is not a regular file"),
-        FileError::TooLong(_) => wrong("it is larger than a token can be"),
-    })?;
+    let text =
+        regular_file::read_regular_file(path, MAX_TOKEN_BYTES).map_err(|error| match error {
+            FileError::System(_) => wrong("it does not exist or may not be read"),
+            FileError::NotRegular => wrong("it is not a regular file"),
+            FileError::TooLong(_) => wrong("it is larger than a token can be"),
+        })?;
     let text = String::from_utf8(text).map_err(|_| wrong("it is not readable text"))?;
     let token = text.trim_matches(['\n', '\r', ' ']);
     if token.is_empty() || token.bytes().any(|byte| !byte.is_ascii_graphic()) {
@@ -176,7 +177,11 @@ pub fn read(path: &Path) -> Result<SecretString, CallerTokenError> {
 
 /// Returns why the server would refuse this token, judged by its claims. It also stops a credential
 /// of the hub from being sent to the server.
-fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> Option<String> {
+fn unfit_reason(
+    token: &SecretString,
+    audience: Option<&Audience>,
+    now: Timestamp,
+) -> Option<String> {
     let wanted = audience.map_or("keyferry.dev", Audience::as_str);
     let Ok(jwt) = UnverifiedJwt::parse(token.expose_secret()) else {
         return Some(format!(
@@ -185,7 +190,7 @@ fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> O
     };
     let claims = jwt.claims();
     if is_for_hub(claims) {
-        let account = subject(claims);
+        let account = subject_arguments(claims);
         return Some(format!(
             "{HUB_TOKEN}; fix: kubectl create token {account} --audience keyferry.dev, or the \
              callerAudience of the server"
@@ -193,7 +198,7 @@ fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> O
     }
     let fix = format!(
         "fix: kubectl create token {} --audience {wanted}",
-        subject(claims)
+        subject_arguments(claims)
     );
     let end = claims.get("exp").and_then(Value::as_i64);
     if let Some(ago) = end
@@ -202,15 +207,15 @@ fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> O
     {
         return Some(format!(
             "expired {} ago by this machine's clock; {fix}",
-            duration(ago)
+            format_duration(ago)
         ));
     }
-    let audiences = audiences(claims);
+    let audiences = claimed_audiences(claims);
     let named = || {
         audiences
             .iter()
             .take(3)
-            .map(|one| foreign_text::ascii(one, 100))
+            .map(|one| foreign_text::visible_ascii(one, 100))
             .collect::<Vec<_>>()
             .join(", ")
     };
@@ -238,12 +243,12 @@ fn is_for_hub(claims: &Claims) -> bool {
     let issuer = claims.get("iss").and_then(Value::as_str);
     let bound = claims.contains_key("kubernetes.io");
     bound
-        && audiences(claims)
+        && claimed_audiences(claims)
             .iter()
             .any(|one| Some(*one) == issuer || is_well_known_hub_audience(one))
 }
 
-fn audiences(claims: &Claims) -> Vec<&str> {
+fn claimed_audiences(claims: &Claims) -> Vec<&str> {
     match claims.get("aud") {
         Some(Value::String(one)) => vec![one.as_str()],
         Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
@@ -252,7 +257,7 @@ fn audiences(claims: &Claims) -> Vec<&str> {
 }
 
 /// Formats the token's ServiceAccount as arguments of `kubectl create token`.
-fn subject(claims: &Claims) -> String {
+fn subject_arguments(claims: &Claims) -> String {
     let account = claims
         .get("sub")
         .and_then(Value::as_str)
@@ -269,7 +274,7 @@ fn subject(claims: &Claims) -> String {
     named.unwrap_or_else(|| "NAME".to_owned())
 }
 
-fn duration(seconds: i64) -> String {
+fn format_duration(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),
@@ -294,7 +299,7 @@ fn unfit_for(token: &SecretString, wanted: &str, now: Timestamp) -> Option<Strin
     {
         return Some(format!(
             "expired {} ago by this machine's clock",
-            duration(ago)
+            format_duration(ago)
         ));
     }
     let alone = match claims.get("aud") {
@@ -305,7 +310,7 @@ fn unfit_for(token: &SecretString, wanted: &str, now: Timestamp) -> Option<Strin
     (!alone).then(|| format!("is not for {wanted} alone"))
 }
 
-async fn mint(
+async fn mint_caller_token(
     source: &CallerTokenSource,
     namespace: &str,
     name: &ObjectName,
@@ -324,7 +329,7 @@ async fn mint(
     if is_well_known_hub_audience(audience.as_str()) {
         return Err(failed(for_hub()));
     }
-    let token = checked_mint::mint(&source.hub, &account, audience)
+    let token = checked_mint::mint_checked(&source.hub, &account, audience)
         .await
         .map_err(failed)?;
     match UnverifiedJwt::parse(token.expose_secret()) {
@@ -344,7 +349,9 @@ mod tests {
     use secrecy::{ExposeSecret, SecretString};
     use serde_json::{Value, json};
 
-    use super::{CallerTokenError, CallerTokenSource, find_token, read, unfit, unfit_for};
+    use super::{
+        CallerTokenError, CallerTokenSource, find_token, read_token_file, unfit_for, unfit_reason,
+    };
 
     fn jwt(claims: &Value) -> SecretString {
         let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
@@ -362,17 +369,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "a.b.c\r\n").unwrap();
-        assert_eq!(read(&path).unwrap().expose_secret(), "a.b.c");
+        assert_eq!(read_token_file(&path).unwrap().expose_secret(), "a.b.c");
         for content in ["", "\n", "a.b.c d", "\u{feff}a.b.c", "a.b\n.c"] {
             std::fs::write(&path, content).unwrap();
-            let error = read(&path).unwrap_err().to_string();
+            let error = read_token_file(&path).unwrap_err().to_string();
             assert!(!error.contains("a.b"), "{error}");
         }
         std::fs::write(&path, "a".repeat(8193)).unwrap();
-        assert!(read(&path).is_err());
+        assert!(read_token_file(&path).is_err());
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        assert!(read(&path).is_err());
+        assert!(read_token_file(&path).is_err());
         std::fs::remove_dir(&path).unwrap();
         assert!(
             std::process::Command::new("mkfifo")
@@ -382,7 +389,7 @@ mod tests {
                 .success()
         );
         assert!(
-            read(&path)
+            read_token_file(&path)
                 .unwrap_err()
                 .to_string()
                 .contains("not a regular file"),
@@ -436,7 +443,7 @@ mod tests {
                 for asked in [None, Some(hub), Some("keyferry.dev")] {
                     let audience = asked.map(|text| Audience::new(text).unwrap());
                     for said in [
-                        unfit(&token, audience.as_ref(), now),
+                        unfit_reason(&token, audience.as_ref(), now),
                         unfit_for(&token, asked.unwrap_or(hub), now),
                     ] {
                         let said = said.unwrap_or_else(|| panic!("{aud} goes out by {asked:?}"));
@@ -474,7 +481,7 @@ mod tests {
         let sub = "system:serviceaccount:tenant-a:reconciler";
         let said = |claims: Value, audience: Option<&str>| {
             let audience = audience.map(|text| Audience::new(text).unwrap());
-            unfit(&jwt(&claims), audience.as_ref(), now)
+            unfit_reason(&jwt(&claims), audience.as_ref(), now)
         };
         assert_eq!(
             said(json!({ "aud": ["keyferry.dev"], "exp": 1_000_001 }), None),

@@ -11,12 +11,12 @@ use keyferry_api::config::{
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::{ServiceAccount, Uid};
 use keyferry_core::admission_policy::{
-    AUTHOR, AdmissionPolicy, AdmissionPolicyGap, HubSite, LABELS, OWN_SECRETS, OWN_TARGETS,
-    RETARGET,
+    AUTHOR_POLICY, AdmissionPolicy, AdmissionPolicyGap, HubSite, LABELS_POLICY, OWN_SECRETS,
+    OWN_TARGETS, RETARGET_POLICY,
 };
 use keyferry_core::authorise::HubView;
 use keyferry_core::client_certificate::{
-    COLLECTION, ListedRequest, NotApproved, RequestSubject, SIGNER, approve,
+    COLLECTION_PATH, ListedRequest, NotApproved, RequestSubject, SIGNER_NAME, check_approval,
 };
 use keyferry_hub::client::{HubClient, ListCursor};
 use keyferry_hub::ports::HubError;
@@ -35,7 +35,7 @@ const MAX_LEFT_PAUSE: Duration = Duration::from_secs(300);
 /// For how long a comparison of the admission policies counts within one pass.
 const POLICIES_KNOWN_FOR: Duration = Duration::from_secs(5);
 /// Requests per page of a list.
-const PAGE: u32 = 64;
+const PAGE_OBJECTS: u32 = 64;
 /// Limit of remembered requests. Each one that is left to a user is reported only once.
 const MOST_LEFT: usize = 4096;
 /// The admission policies that every answer depends on. Without keyferry-author, each author of a
@@ -43,7 +43,8 @@ const MOST_LEFT: usize = 4096;
 /// Without keyferry-retarget, each editor of a TargetCluster could declare one to be the hub, and
 /// let it be approved here. Without keyferry-self-targets and keyferry-self-secrets, Keyferry's
 /// account could write what this one reads, or get a token of this one.
-const NEEDED_POLICIES: [AdmissionPolicy; 4] = [AUTHOR, RETARGET, OWN_TARGETS, OWN_SECRETS];
+const NEEDED_POLICIES: [AdmissionPolicy; 4] =
+    [AUTHOR_POLICY, RETARGET_POLICY, OWN_TARGETS, OWN_SECRETS];
 
 /// Returns when to list the hub's requests again.
 pub fn next_interval(last: Option<Duration>, decided: bool) -> Duration {
@@ -94,7 +95,7 @@ fn with_selector(selector: &str) -> String {
     let query: String = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("fieldSelector", selector)
         .finish();
-    format!("{COLLECTION}?{query}")
+    format!("{COLLECTION_PATH}?{query}")
 }
 
 /// The same policy without the rules that select namespaces by labels which keyferry-labels guards.
@@ -164,20 +165,20 @@ impl CertificateApprover {
         let namespace = parts.nth(1).map(str::to_owned);
         let site = HubSite {
             username: self.requester.clone(),
-            namespace: namespace.unwrap_or_else(|| HubSite::shipped().namespace),
-            ..HubSite::shipped()
+            namespace: namespace.unwrap_or_else(|| HubSite::of_shipped_manifests().namespace),
+            ..HubSite::of_shipped_manifests()
         };
         let name = expected.name();
         let read = async |kind| {
             let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}");
-            let read = self.read(&path).await;
+            let read = self.read_object(&path).await;
             let read = read.map_err(|error| ApproverError::Hub("the admission policies", error))?;
             Ok(read.unwrap_or_default())
         };
         let policy = read("validatingadmissionpolicies").await?;
         let binding = read("validatingadmissionpolicybindings").await?;
         expected
-            .check(&policy, &binding, &site)
+            .compare_with_shipped(&policy, &binding, &site)
             .map_err(|gap| ApproverError::Unprotected(name, gap))
     }
 
@@ -191,9 +192,9 @@ impl CertificateApprover {
     pub async fn decide_pending(&mut self) -> Result<Vec<ApprovalDecision>, ApproverError> {
         let (mut decisions, mut policies_checked) = (Vec::new(), None::<Duration>);
         // Others can create requests without end. They must delay no decision on those before them.
-        let mut cursor = ListCursor::new(PAGE);
+        let mut cursor = ListCursor::new(PAGE_OBJECTS);
         while !cursor.is_complete() {
-            let pending = match self.pending(&mut cursor).await {
+            let pending = match self.pending_requests(&mut cursor).await {
                 Err(_) if !decisions.is_empty() => break,
                 pending => pending?,
             };
@@ -207,7 +208,7 @@ impl CertificateApprover {
                     self.check_policies().await?;
                     policies_checked = Some(now);
                 }
-                decisions.extend(self.decision(name, &subject, now).await);
+                decisions.extend(self.decide_request(name, &subject, now).await);
             }
         }
         Ok(decisions)
@@ -215,11 +216,11 @@ impl CertificateApprover {
 
     /// Reads one page of the requests, and returns those of Keyferry that are not decided, with the
     /// deliveries that they name.
-    async fn pending(
+    async fn pending_requests(
         &self,
         cursor: &mut ListCursor,
     ) -> Result<Vec<(String, RequestSubject)>, ApproverError> {
-        let path = with_selector(&format!("spec.signerName={SIGNER}"));
+        let path = with_selector(&format!("spec.signerName={SIGNER_NAME}"));
         let what = "CertificateSigningRequests";
         let pending = |request: ListedRequest| request.into_pending(&self.requester);
         let page = self.client.next_page(&path, cursor, what, pending).await;
@@ -228,7 +229,7 @@ impl CertificateApprover {
 
     /// Reads a request whole; null if there is none. By a list, because the approver may not get
     /// one.
-    async fn request(&self, name: &str) -> Result<Value, HubError> {
+    async fn read_request(&self, name: &str) -> Result<Value, HubError> {
         let path = with_selector(&format!("metadata.name={name}"));
         let mut list: Value = self
             .client
@@ -244,13 +245,13 @@ impl CertificateApprover {
     }
 
     /// Decides on one request of Keyferry. `None` if the decision was reported before.
-    async fn decision(
+    async fn decide_request(
         &mut self,
         name: String,
         subject: &RequestSubject,
         now: Duration,
     ) -> Option<ApprovalDecision> {
-        let left = self.decide(&name, subject).await.err();
+        let left = self.try_decide(&name, subject).await.err();
         let before = self.left.remove(&name);
         let is_new = before.is_none();
         if left.is_some() {
@@ -266,34 +267,34 @@ impl CertificateApprover {
         (is_new || left.is_none()).then_some(ApprovalDecision { name, left })
     }
 
-    async fn decide(&self, name: &str, subject: &RequestSubject) -> Result<(), String> {
+    async fn try_decide(&self, name: &str, subject: &RequestSubject) -> Result<(), String> {
         let failed = |error: HubError| error.to_string();
-        let object = &self.request(name).await.map_err(failed)?;
+        let object = &self.read_request(name).await.map_err(failed)?;
         // Another object may have got the name since the list.
         if RequestSubject::of(object, &self.requester).as_ref() != Some(subject) {
             return Err("it changed while it was read".to_owned());
         }
-        let (policy, live) = self.facts(subject).await.map_err(failed)?;
-        match approve(object, subject, &without_guarded_rules(&policy), &live) {
+        let (policy, live) = self.read_facts(subject).await.map_err(failed)?;
+        match check_approval(object, subject, &without_guarded_rules(&policy), &live) {
             Err(NotApproved::NotGranted) => {
-                let by_selector = approve(object, subject, &policy, &live);
+                let by_selector = check_approval(object, subject, &policy, &live);
                 by_selector.map_err(|refusal| refusal.to_string())?;
-                let protected = self.check_policy(LABELS).await;
+                let protected = self.check_policy(LABELS_POLICY).await;
                 protected.map_err(|error| format!("a namespaceSelector grants it, and {error}"))?;
             }
             decided => decided.map_err(|refusal| refusal.to_string())?,
         }
-        self.write(object).await.map_err(failed)
+        self.write_approval(object).await.map_err(failed)
     }
 
     /// Reads the policy for one access, and the live objects that it depends on.
-    async fn facts(&self, subject: &RequestSubject) -> Result<(Policy, LiveView), HubError> {
+    async fn read_facts(&self, subject: &RequestSubject) -> Result<(Policy, LiveView), HubError> {
         let (namespace, name) = (&subject.access.namespace, &subject.access.name);
         let keyferry = "/apis/keyferry.dev/v1alpha1";
         let mut objects = StoredObjects::default();
         let path = format!("{keyferry}/namespaces/{namespace}/targetaccesses/{name}");
         let Some((name, access)) = self
-            .read(&path)
+            .read_object(&path)
             .await?
             .as_ref()
             .and_then(StoredAccess::read)
@@ -306,7 +307,7 @@ impl CertificateApprover {
         objects.accesses.insert(name, access);
         let path = format!("{keyferry}/targetclusters/{}", read.target);
         if let Some((name, target)) = self
-            .read(&path)
+            .read_object(&path)
             .await?
             .and_then(|object| StoredTarget::read(&object, &self.server))
         {
@@ -321,11 +322,11 @@ impl CertificateApprover {
             account.name
         );
         let uid = self
-            .read(&path)
+            .read_object(&path)
             .await?
             .and_then(|object| Uid::new(object["metadata"]["uid"].as_str()?).ok());
         let labels = self
-            .read(&format!("/api/v1/namespaces/{namespace}"))
+            .read_object(&format!("/api/v1/namespaces/{namespace}"))
             .await?;
         let labels = labels.map(|object| {
             let labels = object["metadata"]["labels"].as_object().cloned();
@@ -341,7 +342,7 @@ impl CertificateApprover {
     }
 
     /// Reads an object; `None` if there is none, or if it is being deleted.
-    async fn read(&self, path: &str) -> Result<Option<Value>, HubError> {
+    async fn read_object(&self, path: &str) -> Result<Option<Value>, HubError> {
         match self.client.get_object::<Value>(path, "object").await {
             Ok(object) if object["metadata"]["deletionTimestamp"].is_null() => Ok(Some(object)),
             Ok(_) | Err(HubError::NotFound(_)) => Ok(None),
@@ -350,7 +351,7 @@ impl CertificateApprover {
     }
 
     /// Approves exactly the object that was read: it carries its UID and resourceVersion.
-    async fn write(&self, object: &Value) -> Result<(), HubError> {
+    async fn write_approval(&self, object: &Value) -> Result<(), HubError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let mut approved = object.clone();
         approved["apiVersion"] = json!("certificates.k8s.io/v1");
@@ -358,9 +359,9 @@ impl CertificateApprover {
         approved["status"] = json!({ "conditions": [{
             "type": "Approved", "status": "True", "reason": "KeyferryPolicy",
             "message": "keyferry approve-certificates: a TargetCluster grants it",
-            "lastUpdateTime": keyferry_api::condition::seconds(self.clock.now().wall),
+            "lastUpdateTime": keyferry_api::condition::format_seconds(self.clock.now().wall),
         }] });
-        let path = format!("{COLLECTION}/{name}/approval");
+        let path = format!("{COLLECTION_PATH}/{name}/approval");
         let _: Value = self.client.replace(&path, &approved, "approval").await?;
         Ok(())
     }
@@ -447,7 +448,7 @@ mod tests {
             "metadata": { "name": "keyferry-1", "annotations": {
                 "keyferry.dev/access": "tenant-a/charts", "keyferry.dev/delivery": "tls",
             } },
-            "spec": { "signerName": SIGNER, "username": REQUESTER },
+            "spec": { "signerName": SIGNER_NAME, "username": REQUESTER },
         }] });
         let mut answers = vec![waiting];
         answers.extend(hollow(1));
@@ -482,7 +483,7 @@ mod tests {
         let access = AccessName::parse("tenant-a/charts").unwrap();
         let tls = ObjectName::new("tls").unwrap();
         let mut request =
-            client_certificate::object(&made, &access, &tls, jiff::Timestamp::UNIX_EPOCH);
+            client_certificate::request_object(&made, &access, &tls, jiff::Timestamp::UNIX_EPOCH);
         request["spec"]["username"] = json!(REQUESTER);
         let object = |kind: &str, name: &str, namespace: Option<&str>, spec: Value| {
             json!({

@@ -17,7 +17,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 /// The shortest lifetime that an apiserver issues.
-const LIFETIME: Duration = Duration::from_secs(600);
+const MINTED_LIFETIME: Duration = Duration::from_secs(600);
 
 /// Why no token is issued.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ impl CheckedMintError {
 ///
 /// # Errors
 /// [`CheckedMintError`]. If a token was issued anyway, it was sent to no other server than the hub.
-pub async fn mint(
+pub async fn mint_checked(
     hub: &HubAccess,
     account: &ServiceAccount,
     audience: &Audience,
@@ -78,7 +78,7 @@ pub async fn mint(
         account,
         uid: None,
         audience,
-        lifetime: LIFETIME,
+        lifetime: MINTED_LIFETIME,
     }
     .send(&client)
     .await?;
@@ -117,9 +117,9 @@ pub(crate) async fn opens_the_hub(
     let client = HubClient::new(config)?;
     let answer: Result<Value, HubError> = client
         .create(
-            self_subject_review::PATH,
-            &self_subject_review::request(),
-            self_subject_review::KIND,
+            self_subject_review::REVIEW_PATH,
+            &self_subject_review::review_request(),
+            self_subject_review::REVIEW_KIND,
         )
         .await;
     match answer {
@@ -166,8 +166,9 @@ mod tests {
             namespace: Namespace::new("tenant-a").unwrap(),
             name: ObjectName::new("reconciler").unwrap(),
         };
-        let ask =
-            async |audience: &str| mint(&access, &account, &Audience::new(audience).unwrap()).await;
+        let ask = async |audience: &str| {
+            mint_checked(&access, &account, &Audience::new(audience).unwrap()).await
+        };
         let token = ask("https://prod.example.com").await.unwrap();
         assert!(is_for(
             &token,

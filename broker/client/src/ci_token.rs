@@ -20,7 +20,7 @@ const REQUEST_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_TOKEN";
 /// The host of GitHub's endpoints, unless the user's file names that of a GitHub Enterprise Server.
 pub const GITHUB_HOST: &str = "actions.githubusercontent.com";
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const REQUEST_DEADLINE: Duration = Duration::from_secs(20);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// Where a job's id-token comes from.
@@ -113,23 +113,24 @@ impl CiTokenSource {
     ///
     /// # Errors
     /// [`CiTokenError`].
-    pub async fn token(&self, audience: &Audience) -> Result<SecretString, CiTokenError> {
+    pub async fn fetch_token(&self, audience: &Audience) -> Result<SecretString, CiTokenError> {
         match self {
-            Self::Variable(name) => variable(name),
+            Self::Variable(name) => required_variable(name),
             Self::GithubOidc { host } => {
-                let url = text(REQUEST_URL).ok_or(CiTokenError::NoPermission(REQUEST_URL))?;
+                let url =
+                    variable_text(REQUEST_URL).ok_or(CiTokenError::NoPermission(REQUEST_URL))?;
                 if let Some(host) = host
                     .as_deref()
                     .filter(|host| !is_below(url.expose_secret(), host))
                 {
                     return Err(CiTokenError::OtherHost(host.to_owned()));
                 }
-                let secret =
-                    text(REQUEST_TOKEN).ok_or(CiTokenError::NoPermission(REQUEST_TOKEN))?;
-                let client = HttpsClientBuilder::new(DEADLINE)
+                let secret = variable_text(REQUEST_TOKEN)
+                    .ok_or(CiTokenError::NoPermission(REQUEST_TOKEN))?;
+                let client = HttpsClientBuilder::new(REQUEST_DEADLINE)
                     .build()
                     .map_err(|error| CiTokenError::Endpoint(error.to_string()))?;
-                request(&client, url.expose_secret(), &secret, audience).await
+                request_token(&client, url.expose_secret(), &secret, audience).await
             }
         }
     }
@@ -146,10 +147,10 @@ impl CiTokenSource {
 
     /// Returns a value that is unique to one job, to keep the tokens of several jobs of one user
     /// apart.
-    pub fn job(&self) -> Option<SecretString> {
+    pub fn job_id(&self) -> Option<SecretString> {
         match self {
-            Self::Variable(name) => text(name),
-            Self::GithubOidc { .. } => text(REQUEST_TOKEN),
+            Self::Variable(name) => variable_text(name),
+            Self::GithubOidc { .. } => variable_text(REQUEST_TOKEN),
         }
     }
 }
@@ -163,13 +164,13 @@ fn is_below(url: &str, host: &str) -> bool {
     })
 }
 
-fn text(name: &str) -> Option<SecretString> {
+fn variable_text(name: &str) -> Option<SecretString> {
     let value = std::env::var(name).ok()?;
     (!value.is_empty()).then(|| value.into())
 }
 
-fn variable(name: &str) -> Result<SecretString, CiTokenError> {
-    text(name)
+fn required_variable(name: &str) -> Result<SecretString, CiTokenError> {
+    variable_text(name)
         .filter(|token| {
             token
                 .expose_secret()
@@ -179,7 +180,7 @@ fn variable(name: &str) -> Result<SecretString, CiTokenError> {
         .ok_or_else(|| CiTokenError::Variable(name.to_owned()))
 }
 
-async fn request(
+async fn request_token(
     client: &reqwest::Client,
     endpoint: &str,
     secret: &SecretString,
@@ -228,7 +229,9 @@ mod tests {
     use keyferry_testing::Authority;
     use secrecy::{ExposeSecret, SecretString};
 
-    use super::{CiTokenError, CiTokenSource, DEADLINE, GITHUB_HOST, is_below, request};
+    use super::{
+        CiTokenError, CiTokenSource, GITHUB_HOST, REQUEST_DEADLINE, is_below, request_token,
+    };
 
     async fn ask(endpoint: &str, answer: &'static str) -> Result<SecretString, CiTokenError> {
         let authority = Authority::new("test CA").unwrap();
@@ -253,14 +256,14 @@ mod tests {
             axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(tls.tls_config().unwrap()));
         let bound = axum_server::from_tcp_rustls(listener, config).unwrap();
         tokio::spawn(bound.serve(router.into_make_service()));
-        let client = HttpsClientBuilder::new(DEADLINE)
+        let client = HttpsClientBuilder::new(REQUEST_DEADLINE)
             .trusting_only(authority.ca_pem().as_bytes())
             .unwrap()
             .build()
             .unwrap();
         let audience = Audience::new("https://keys.example.com").unwrap();
         let endpoint = endpoint.replace("PORT", &port.to_string());
-        request(&client, &endpoint, &"canary-secret".into(), &audience).await
+        request_token(&client, &endpoint, &"canary-secret".into(), &audience).await
     }
 
     const ENDPOINT: &str = "https://localhost:PORT/token?api-version=2.0";
@@ -335,8 +338,8 @@ mod tests {
     async fn a_variable_that_is_not_set_is_named() {
         let source = CiTokenSource::Variable("KEYFERRY_NO_SUCH_VARIABLE".to_owned());
         let audience = Audience::new("a").unwrap();
-        let error = source.token(&audience).await.unwrap_err().to_string();
+        let error = source.fetch_token(&audience).await.unwrap_err().to_string();
         assert!(error.contains("KEYFERRY_NO_SUCH_VARIABLE"), "{error}");
-        assert!(source.job().is_none());
+        assert!(source.job_id().is_none());
     }
 }

@@ -33,9 +33,9 @@ impl ClientCertificateFiles {
     ///
     /// # Errors
     /// [`ClientCertificateError`].
-    pub(crate) fn read(&self) -> Result<SecretSlice<u8>, ClientCertificateError> {
+    pub(crate) fn read_pem(&self) -> Result<SecretSlice<u8>, ClientCertificateError> {
         let read = |what, path: &PathBuf| {
-            regular_file::read(path, MAX_BYTES).map_err(|_| ClientCertificateError {
+            regular_file::read_regular_file(path, MAX_BYTES).map_err(|_| ClientCertificateError {
                 what,
                 path: path.clone(),
             })

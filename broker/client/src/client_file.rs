@@ -120,7 +120,10 @@ struct Document {
 ///
 /// # Errors
 /// [`ClientFileError`]: other users could have written it, or it has unknown content.
-pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, ClientFileError> {
+pub fn read_client_file(
+    path: &Path,
+    caller_audience: &str,
+) -> Result<Option<ClientFile>, ClientFileError> {
     try_read(path, caller_audience).map_err(|problem| ClientFileError {
         path: path.to_owned(),
         problem,
@@ -195,7 +198,7 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
 
 /// Returns the text of a client file that names this server and this caller, for a person to write.
 /// Each value is one quoted line, because another person may have chosen it.
-pub fn written(
+pub fn write_client_file(
     server: &ServerAddress,
     caller: &CallerTokenSource,
     default_audience: &str,
@@ -219,7 +222,7 @@ pub fn written(
         value.map(|value| {
             format!(
                 "{name}: {}\n",
-                foreign_text::json(&Value::from(value).to_string())
+                foreign_text::escape_json(&Value::from(value).to_string())
             )
         })
     };
@@ -284,7 +287,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use super::{CallerTokenSource, ClientFileProblem, ServerAddress, read, written};
+    use super::{
+        CallerTokenSource, ClientFileProblem, ServerAddress, read_client_file, write_client_file,
+    };
 
     const GOOD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: https://k.example\n\
                         certificateAuthority: ca.crt\ntokenFile: /run/token\n";
@@ -299,11 +304,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("client.yaml");
         assert!(
-            read(&path, "keyferry.dev").unwrap().is_none(),
+            read_client_file(&path, "keyferry.dev").unwrap().is_none(),
             "no file is no mistake"
         );
         write(&path, GOOD, 0o644);
-        let file = read(&path, "keyferry.dev").unwrap().unwrap();
+        let file = read_client_file(&path, "keyferry.dev").unwrap().unwrap();
         assert_eq!(
             file.server.certificate_authority,
             Some(folder.path().join("ca.crt"))
@@ -320,17 +325,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("client.yaml");
         write(&path, GOOD, 0o600);
-        let file = read(&path, "keyferry.dev").unwrap().unwrap();
-        let text = written(&file.server, &file.caller, "keyferry.dev");
+        let file = read_client_file(&path, "keyferry.dev").unwrap().unwrap();
+        let text = write_client_file(&file.server, &file.caller, "keyferry.dev");
         write(&path, &text, 0o600);
-        let again = read(&path, "keyferry.dev").unwrap().unwrap();
+        let again = read_client_file(&path, "keyferry.dev").unwrap().unwrap();
         assert_eq!(format!("{again:?}"), format!("{file:?}"));
         // A value adds no line of its own.
         let server = ServerAddress {
             url: "https://k.example\ntokenFile: /etc/shadow\u{202e}\u{2028}kind: x".to_owned(),
             certificate_authority: None,
         };
-        let text = written(&server, &CallerTokenSource::default(), "keyferry.dev");
+        let text = write_client_file(&server, &CallerTokenSource::default(), "keyferry.dev");
         assert!(text.lines().count() == 3 && text.is_ascii(), "{text}");
     }
 
@@ -342,7 +347,7 @@ mod tests {
             write(&path, GOOD, mode);
             assert!(
                 matches!(
-                    read(&path, "keyferry.dev").unwrap_err().problem,
+                    read_client_file(&path, "keyferry.dev").unwrap_err().problem,
                     ClientFileProblem::WritableByOthers
                 ),
                 "{mode:o}"
@@ -359,13 +364,15 @@ mod tests {
         ] {
             write(&path, text, 0o600);
             assert!(
-                read(&path, "keyferry.dev").is_err(),
+                read_client_file(&path, "keyferry.dev").is_err(),
                 "{}",
                 text.get(..40.min(text.len())).unwrap_or_default()
             );
         }
         assert!(matches!(
-            read(folder.path(), "keyferry.dev").unwrap_err().problem,
+            read_client_file(folder.path(), "keyferry.dev")
+                .unwrap_err()
+                .problem,
             ClientFileProblem::NotRegular
         ));
     }

@@ -3,12 +3,12 @@
 use keyferry_api::reason::Reason;
 
 /// The address of the repository's files.
-const REPOSITORY: &str = "https://github.com/keyferry/keyferry/blob/main/";
+const REPOSITORY_URL: &str = "https://github.com/keyferry/keyferry/blob/main/";
 
 /// Replaces `[text](target)` by `text (address)`.
 pub fn with_addresses(markdown: &str) -> String {
     replace_links(markdown, |text, target| {
-        format!("{text} ({REPOSITORY}{})", repository_path(target))
+        format!("{text} ({REPOSITORY_URL}{})", repository_path(target))
     })
 }
 

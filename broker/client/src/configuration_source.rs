@@ -41,12 +41,12 @@ pub enum Wanted<'a> {
 
 impl ConfigurationSource {
     /// The file, if one is named, else the hub.
-    pub fn named(file: Option<PathBuf>) -> Self {
+    pub fn file_or_hub(file: Option<PathBuf>) -> Self {
         file.map_or(Self::Hub, Self::File)
     }
 
     /// Describes the place of the objects.
-    pub fn place(&self) -> String {
+    pub fn describe_place(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Hub => "the hub".to_owned(),
@@ -60,7 +60,7 @@ impl ConfigurationSource {
     ///
     /// # Errors
     /// [`ClientError`]: a file cannot be used, or the hub's objects cannot be read.
-    pub async fn read<F>(
+    pub async fn read_configuration<F>(
         &self,
         client: impl FnOnce() -> F,
         wanted: Wanted<'_>,
@@ -70,14 +70,14 @@ impl ConfigurationSource {
     {
         let settings = match self {
             Self::File(path) => {
-                let configuration = config_file::read(path, Overrides::of_a_reader())?;
+                let configuration = config_file::read_config_file(path, Overrides::of_a_reader())?;
                 if configuration.server.objects == ObjectSource::File {
                     return Ok(configuration);
                 }
                 Some(configuration)
             }
             Self::Hub => None,
-            Self::Objects(file) => return Ok(file.configuration(wanted)?),
+            Self::Objects(file) => return Ok(file.read_configuration(wanted)?),
         };
         let client = client().await?;
         let settings = match settings {

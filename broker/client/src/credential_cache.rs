@@ -29,7 +29,7 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// Above this number of files, old ones are removed.
 const MAX_FILES: usize = 512;
 /// The age of removable files. No token lives longer than a day.
-const OLD: Duration = Duration::from_secs(25 * 3600);
+const MAX_FILE_AGE: Duration = Duration::from_secs(25 * 3600);
 
 /// A cached token and when to replace it.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct CacheKey(String);
 impl CacheKey {
     /// Derives a key from parts, each of which may be absent. Different lists of parts never give
     /// the same key.
-    pub fn of(parts: &[Option<&[u8]>]) -> Self {
+    pub fn of_parts(parts: &[Option<&[u8]>]) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(b"keyferry credential 1");
         context.update(&(parts.len() as u64).to_be_bytes());
@@ -131,7 +131,7 @@ impl CredentialCache {
     }
 
     /// Returns the token of a valid entry that has at least 10 s left.
-    pub fn get(&self, key: &CacheKey, now: Timestamp) -> Option<CachedToken> {
+    pub fn get_token(&self, key: &CacheKey, now: Timestamp) -> Option<CachedToken> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.folder, key.0.as_str(), flags, Mode::empty()).ok()?);
         let metadata = file.metadata().ok()?;
@@ -162,13 +162,13 @@ impl CredentialCache {
         let expiration = Timestamp::from_second(entry.get("expiration")?.as_i64()?).ok()?;
         // The expiry in the file counts only up to the token's own.
         let left = Duration::try_from(expiration.duration_since(now)).ok()?;
-        let expiration = exec_credential::expiration(&jwt, left, now)?;
+        let expiration = exec_credential::refresh_time(&jwt, left, now)?;
         Some(CachedToken { token, expiration })
     }
 
     /// Waits for the entry's lock. Returns `None` if another process holds it for longer than a
     /// fetch can take.
-    pub fn lock(&self, key: &CacheKey) -> Option<CacheLock> {
+    pub fn lock_entry(&self, key: &CacheKey) -> Option<CacheLock> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(
@@ -194,7 +194,7 @@ impl CredentialCache {
     ///
     /// # Errors
     /// [`CacheWriteError`].
-    pub fn put(
+    pub fn put_token(
         &self,
         key: &CacheKey,
         token: &CachedToken,
@@ -250,7 +250,7 @@ impl CredentialCache {
         if files.len() <= MAX_FILES {
             return;
         }
-        let last = i64::try_from(OLD.as_secs()).unwrap_or(i64::MAX);
+        let last = i64::try_from(MAX_FILE_AGE.as_secs()).unwrap_or(i64::MAX);
         for file in files {
             let old = file
                 .metadata()

@@ -75,10 +75,13 @@ impl Direct {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn token(&self, access: &AccessName) -> Result<UsableToken, ClientError> {
+    pub async fn mint_token(&self, access: &AccessName) -> Result<UsableToken, ClientError> {
         let clock = SystemClock::start();
-        let obtained = self.obtain(access, &clock).await?;
-        let usable = obtained.token.usable(clock.now()).unwrap_or_default();
+        let obtained = self.obtain_token(access, &clock).await?;
+        let usable = obtained
+            .token
+            .remaining_lifetime(clock.now())
+            .unwrap_or_default();
         Ok(UsableToken {
             token: obtained.token.secret().clone(),
             usable,
@@ -89,17 +92,17 @@ impl Direct {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn kubeconfig(&self, access: &AccessName) -> Result<SecretString, ClientError> {
+    pub async fn mint_kubeconfig(&self, access: &AccessName) -> Result<SecretString, ClientError> {
         let clock = SystemClock::start();
-        let obtained = self.obtain(access, &clock).await?;
-        let ca_pem = certificates(&obtained, access, &clock).await?;
+        let obtained = self.obtain_token(access, &clock).await?;
+        let ca_pem = target_certificates(&obtained, access, &clock).await?;
         let parts = KubeconfigParts {
             target: &obtained.target,
             ca_pem: ca_pem.as_deref(),
             access,
             token: obtained.token.secret(),
         };
-        Ok(kubeconfig::render(&parts)?)
+        Ok(kubeconfig::render_kubeconfig(&parts)?)
     }
 
     /// Reads the configuration, with the access and its target in its policy. They come from the
@@ -107,9 +110,14 @@ impl Direct {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn configuration(&self, access: &AccessName) -> Result<Configuration, ClientError> {
+    pub async fn read_configuration(
+        &self,
+        access: &AccessName,
+    ) -> Result<Configuration, ClientError> {
         let client = async || Ok(HubClient::new(self.hub.config().await?)?);
-        self.source.read(client, Wanted::Access(access)).await
+        self.source
+            .read_configuration(client, Wanted::Access(access))
+            .await
     }
 
     /// Reads the status of a TargetCluster: the default if there is none, the user may not read it,
@@ -136,24 +144,24 @@ impl Direct {
         read.unwrap_or_default()
     }
 
-    async fn obtain(
+    async fn obtain_token(
         &self,
         access: &AccessName,
         clock: &SystemClock,
     ) -> Result<Obtained, ClientError> {
-        let configuration = self.configuration(access).await?;
+        let configuration = self.read_configuration(access).await?;
         let config = self.hub.config().await?;
         let client = HubClient::new(config.clone())?;
         let live = look_up(&client, &configuration.policy, access).await?;
-        let grant = grant(&configuration.policy, &live, access)?;
+        let grant = authorise_grant(&configuration.policy, &live, access)?;
         let target = configuration
             .policy
             .targets
             .get(grant.pair().target())
             .cloned();
-        let target = target.ok_or_else(|| refused(access, Reason::TargetNotGranted))?;
+        let target = target.ok_or_else(|| refusal_error(access, Reason::TargetNotGranted))?;
         if target.issuer == TokenIssuer::Keyferry {
-            return Err(refused(access, Reason::TargetNotReady));
+            return Err(refusal_error(access, Reason::TargetNotReady));
         }
         let server = configuration.server;
         let publisher = Publisher::new(PublisherParts {
@@ -173,21 +181,26 @@ impl Direct {
         let published = publisher
             .reader()
             .current()
-            .ok_or_else(|| refused(access, Reason::HubDiscoveryInvalid))?;
+            .ok_or_else(|| refusal_error(access, Reason::HubDiscoveryInvalid))?;
         check_readiness(&target, Some(&published.issuer))
-            .map_err(|error| refused(access, error.reason()))?;
+            .map_err(|error| refusal_error(access, error.reason()))?;
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(
             client.clone(),
             Arc::new(SystemClock::start()),
             // A command shows no metrics.
             Metrics::default(),
         ));
-        let token = bound_request::send(&*hub, &publisher, clock, TokenPurpose::Granted(&grant))
-            .await
-            .map_err(|reason| refused(access, reason))?;
+        let token = bound_request::request_bound_token(
+            &*hub,
+            &publisher,
+            clock,
+            TokenPurpose::Granted(&grant),
+        )
+        .await
+        .map_err(|reason| refusal_error(access, reason))?;
         match checked_mint::opens_the_hub(config, token.secret()).await {
             Ok(false) => {}
-            Ok(true) => return Err(refused(access, Reason::AudienceIsHubs)),
+            Ok(true) => return Err(refusal_error(access, Reason::AudienceIsHubs)),
             Err(CheckedMintError::Client(error)) => return Err(error.into()),
             Err(CheckedMintError::Hub(error)) => {
                 return Err(ClientError::HubCall {
@@ -196,7 +209,7 @@ impl Direct {
                 });
             }
             Err(CheckedMintError::AudienceIsHubs(_) | CheckedMintError::OtherAudiences(_)) => {
-                return Err(refused(access, Reason::AudienceIsHubs));
+                return Err(refusal_error(access, Reason::AudienceIsHubs));
             }
         }
         Ok(Obtained {
@@ -208,12 +221,18 @@ impl Direct {
     }
 }
 
-fn grant(policy: &Policy, live: &LiveObjects, access: &AccessName) -> Result<Grant, ClientError> {
+fn authorise_grant(
+    policy: &Policy,
+    live: &LiveObjects,
+    access: &AccessName,
+) -> Result<Grant, ClientError> {
     let requester = Requester::Operator;
-    let pair = authorise::pair(policy, live, &requester, access, DeliveryType::HTTP)
-        .or_else(|_| authorise::pair(policy, live, &requester, access, DeliveryType::Exec))
+    let pair = authorise::authorise_request(policy, live, &requester, access, DeliveryType::HTTP)
+        .or_else(|_| {
+            authorise::authorise_request(policy, live, &requester, access, DeliveryType::Exec)
+        })
         .map_err(|reason| refused_by_policy(policy, access, reason))?;
-    authorise::grant(policy, requester, pair, Review::NotAsked)
+    authorise::grant_token(policy, requester, pair, Review::NotAsked)
         .map_err(|reason| refused_by_policy(policy, access, reason))
 }
 
@@ -225,7 +244,7 @@ fn refused_by_policy(policy: &Policy, access: &AccessName, reason: Reason) -> Cl
             reason,
             detail: explain_refusal(policy, access),
         },
-        reason => refused(access, reason),
+        reason => refusal_error(access, reason),
     }
 }
 
@@ -247,19 +266,19 @@ async fn look_up(
         "/api/v1/namespaces/{}/serviceaccounts/{}",
         account.namespace, account.name
     );
-    if let Some(object) = get(client, &path, "reading the ServiceAccount on the hub").await?
+    if let Some(object) = get_object(client, &path, "reading the ServiceAccount on the hub").await?
         && let Ok(uid) = Uid::new(object.metadata.uid)
     {
         live.set_service_account(account, Some(uid));
     }
     let path = format!("/api/v1/namespaces/{}", access.namespace);
-    if let Some(object) = get(client, &path, "reading the Namespace on the hub").await? {
+    if let Some(object) = get_object(client, &path, "reading the Namespace on the hub").await? {
         live.set_namespace(access.namespace.clone(), Some(object.metadata.labels));
     }
     Ok(live)
 }
 
-async fn get(
+async fn get_object(
     client: &HubClient,
     path: &str,
     doing: &'static str,
@@ -274,7 +293,7 @@ async fn get(
     }
 }
 
-async fn certificates(
+async fn target_certificates(
     obtained: &Obtained,
     access: &AccessName,
     clock: &SystemClock,
@@ -321,7 +340,7 @@ async fn certificates(
     Ok(Some(bundle.to_pem()))
 }
 
-fn refused(access: &AccessName, reason: Reason) -> ClientError {
+fn refusal_error(access: &AccessName, reason: Reason) -> ClientError {
     let detail = match reason {
         Reason::TargetNotGranted => {
             "no TargetAccess of this name leads to a TargetCluster that allows its ServiceAccount; \

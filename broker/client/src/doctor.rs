@@ -2,7 +2,7 @@
 //!
 //! [`start`] and [`flux`] read which token and target an object leads to, and return a
 //! [`plan::Plan`]. [`plan::Plan::admit`] refuses a target that a tenant can have written and that no
-//! TargetCluster lists. [`gather`] then asks the issuer and the target, and returns the evidence that
+//! TargetCluster lists. [`gather_evidence`] then asks the issuer and the target, and returns the evidence that
 //! `keyferry-kube-authn` explains. [`identity`] asks only which user the token is, and [`apply`] what
 //! this user may do.
 
@@ -137,7 +137,7 @@ impl Means {
 ///
 /// # Errors
 /// [`DoctorError`]: an input cannot be used.
-pub async fn gather(mut plan: Plan, means: &Means) -> Result<Evidence, DoctorError> {
+pub async fn gather_evidence(mut plan: Plan, means: &Means) -> Result<Evidence, DoctorError> {
     let clock = SystemClock::start();
     let admin = means.target_access();
     if let Some(access) = &admin {
@@ -276,7 +276,7 @@ async fn ask_target(
     }
     target.rights = match rights_unknown {
         Some(why) => Asked::Unknown(why),
-        None => rights(calls, &needs, means.target_namespace.as_deref(), user).await,
+        None => check_rights(calls, &needs, means.target_namespace.as_deref(), user).await,
     };
     target.ping = calls.ping().await;
     Ok(())
@@ -284,7 +284,7 @@ async fn ask_target(
 
 /// Whether all needs are allowed. A denial by a name that may not be the resource's own proves
 /// nothing.
-async fn rights(
+async fn check_rights(
     calls: &TargetCalls,
     needs: &ResolvedNeeds,
     namespace: Option<&str>,
@@ -339,7 +339,7 @@ async fn ask_as_admin(
         evidence.target.minor = target_calls::minor(&version);
     }
     if let Some(token) = token {
-        evidence.target.review = Some(review(&client, token).await);
+        evidence.target.review = Some(review_token(&client, token).await);
     }
     // Read only where a binding seems to be missing.
     if let (Some(subject), Asked::No(_) | Asked::NothingYet(_)) = (subject, &evidence.target.rights)
@@ -372,7 +372,7 @@ pub fn at_target(error: &HubError) -> String {
     }
 }
 
-async fn review(client: &HubClient, token: &SecretString) -> Review {
+async fn review_token(client: &HubClient, token: &SecretString) -> Review {
     use secrecy::ExposeSecret;
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token.expose_secret() } });
     let answer: Result<Value, HubError> = client

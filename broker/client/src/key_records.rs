@@ -5,7 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use keyferry_api::name::Namespace;
 use keyferry_hub::client::{HubAccess, HubClient};
-use keyferry_hub::key_record_store::{ATTEMPTS, KeyRecordStore, RecordError, StoredRecord};
+use keyferry_hub::key_record_store::{
+    KeyRecordStore, MAX_WRITE_ATTEMPTS, RecordError, StoredRecord,
+};
 use keyferry_hub::secret_store::KubeSecretStore;
 use keyferry_keys::key_journal::KeyJournal;
 
@@ -51,7 +53,7 @@ impl KeyRecordsClient {
     pub async fn connect(hub: &HubAccess, namespace: Namespace) -> Result<Self, KeysError> {
         let client = HubClient::new(hub.config().await?)?;
         let secrets = Arc::new(KubeSecretStore::new(client, namespace.clone()));
-        let store = KeyRecordStore::existing(secrets);
+        let store = KeyRecordStore::read_only(secrets);
         Ok(Self { store, namespace })
     }
 
@@ -59,20 +61,23 @@ impl KeyRecordsClient {
     ///
     /// # Errors
     /// [`KeysError`].
-    pub async fn read(&self) -> Result<KeyJournal, KeysError> {
-        self.find()
-            .await
-            .and_then(|found| found.believed().cloned().ok_or(KeysError::NotBelieved))
+    pub async fn read_journal(&self) -> Result<KeyJournal, KeysError> {
+        self.find_record().await.and_then(|found| {
+            found
+                .sealed_journal()
+                .cloned()
+                .ok_or(KeysError::NotBelieved)
+        })
     }
 
     /// Revokes `kid` for ever. Every replica follows within ten seconds.
     ///
     /// # Errors
     /// [`KeysError`]; then nothing was changed.
-    pub async fn revoke(&self, kid: &str, now: Timestamp) -> Result<KeyJournal, KeysError> {
-        for _ in 0..ATTEMPTS {
-            let found = self.find().await?;
-            let journal = found.believed().ok_or(KeysError::NotBelieved)?;
+    pub async fn revoke_key(&self, kid: &str, now: Timestamp) -> Result<KeyJournal, KeysError> {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
+            let found = self.find_record().await?;
+            let journal = found.sealed_journal().ok_or(KeysError::NotBelieved)?;
             let unknown = || KeysError::Unknown {
                 kid: kid.to_owned(),
                 known: journal
@@ -83,16 +88,16 @@ impl KeyRecordsClient {
                     .join(", "),
             };
             let revoked = journal.with_revoked(kid, now).ok_or_else(unknown)?;
-            if self.store.write(Some(&found), &revoked).await? {
+            if self.store.write_record(Some(&found), &revoked).await? {
                 return Ok(revoked);
             }
         }
         Err(RecordError::Contended.into())
     }
 
-    async fn find(&self) -> Result<StoredRecord, KeysError> {
+    async fn find_record(&self) -> Result<StoredRecord, KeysError> {
         self.store
-            .read()
+            .read_record()
             .await?
             .ok_or_else(|| KeysError::None(self.namespace.clone()))
     }

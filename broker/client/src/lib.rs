@@ -126,7 +126,7 @@ pub enum ClientError {
         fix: Option<String>,
     },
     /// The server answered with an error.
-    #[error("the server answered {status} {error}: {description}{}", server::suffix(.request_id.as_deref()))]
+    #[error("the server answered {status} {error}: {description}{}", server::request_id_suffix(.request_id.as_deref()))]
     Answer {
         /// HTTP status.
         status: u16,

@@ -80,7 +80,7 @@ impl ObjectsFile {
     ///
     /// # Errors
     /// [`ObjectsFileError`].
-    pub fn read(path: &Path, bytes: Vec<u8>) -> Result<Self, ObjectsFileError> {
+    pub fn parse_objects(path: &Path, bytes: Vec<u8>) -> Result<Self, ObjectsFileError> {
         let read = String::from_utf8(bytes)
             .map_err(|_| ObjectsProblem::NotUtf8)
             .and_then(|text| Ok(ObjectList::read(&text)?));
@@ -131,14 +131,18 @@ impl ObjectsFile {
     ///
     /// # Errors
     /// [`ObjectsFileError`].
-    pub fn configuration(&self, wanted: Wanted<'_>) -> Result<Configuration, ObjectsFileError> {
-        self.assembled(wanted).map_err(|problem| ObjectsFileError {
-            path: self.path.clone(),
-            problem,
-        })
+    pub fn read_configuration(
+        &self,
+        wanted: Wanted<'_>,
+    ) -> Result<Configuration, ObjectsFileError> {
+        self.assemble_configuration(wanted)
+            .map_err(|problem| ObjectsFileError {
+                path: self.path.clone(),
+                problem,
+            })
     }
 
-    fn assembled(&self, wanted: Wanted<'_>) -> Result<Configuration, ObjectsProblem> {
+    fn assemble_configuration(&self, wanted: Wanted<'_>) -> Result<Configuration, ObjectsProblem> {
         let targets = &self.objects.targets;
         let wanted_target = match wanted {
             Wanted::All => None,
@@ -258,7 +262,7 @@ mod tests {
 
     fn file(items: &[Value]) -> ObjectsFile {
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
-        ObjectsFile::read(Path::new("-"), list.to_string().into_bytes()).unwrap()
+        ObjectsFile::parse_objects(Path::new("-"), list.to_string().into_bytes()).unwrap()
     }
 
     fn named(name: &str) -> ObjectName {
@@ -272,7 +276,7 @@ mod tests {
             target("late", LATE, "https://prod"),
             access("apps", "prod"),
         ]);
-        let configuration = file.configuration(Wanted::All).unwrap();
+        let configuration = file.read_configuration(Wanted::All).unwrap();
         let server = &configuration.server;
         assert_eq!(server.hub_name, "hub");
         assert_eq!(
@@ -290,10 +294,10 @@ mod tests {
         let apps = AccessName::parse("tenant-a/apps").unwrap();
         let (prod, late) = (named("prod"), named("late"));
         for wanted in [Wanted::Access(&apps), Wanted::Target(&prod)] {
-            let one = file.configuration(wanted).unwrap();
+            let one = file.read_configuration(wanted).unwrap();
             assert!(one.policy.targets.contains_key(&prod), "{wanted:?}");
         }
-        let one = file.configuration(Wanted::Target(&late)).unwrap();
+        let one = file.read_configuration(Wanted::Target(&late)).unwrap();
         assert!(!one.policy.targets.contains_key(&late));
     }
 
@@ -301,7 +305,7 @@ mod tests {
     fn a_target_that_the_server_has_not_judged_is_refused() {
         let wanted = named("prod");
         let problem = |object: Value| {
-            let error = file(&[object]).configuration(Wanted::Target(&wanted));
+            let error = file(&[object]).read_configuration(Wanted::Target(&wanted));
             error.unwrap_err().problem
         };
         for (pointer, value) in [
@@ -326,8 +330,8 @@ mod tests {
         let mut stale = target("prod", EARLY, "https://prod");
         stale["status"]["observedGeneration"] = json!(1);
         let both = file(&[stale, target("other", EARLY, "https://other")]);
-        assert!(both.configuration(Wanted::Target(&wanted)).is_err());
-        assert!(both.configuration(Wanted::All).is_ok());
+        assert!(both.read_configuration(Wanted::Target(&wanted)).is_err());
+        assert!(both.read_configuration(Wanted::All).is_ok());
     }
 
     #[test]
@@ -337,7 +341,7 @@ mod tests {
             access("apps", "none"),
         ]);
         let problem = |file: &ObjectsFile, wanted: Wanted<'_>| {
-            file.configuration(wanted).unwrap_err().to_string()
+            file.read_configuration(wanted).unwrap_err().to_string()
         };
         let (other, apps) = (named("other"), AccessName::parse("tenant-a/apps").unwrap());
         assert_eq!(
@@ -346,9 +350,10 @@ mod tests {
         );
         assert!(problem(&some, Wanted::Access(&apps)).contains("no TargetAccess tenant-a/apps"));
         assert!(problem(&file(&[]), Wanted::All).contains("there is no TargetCluster"));
-        let latin = ObjectsFile::read(Path::new("a"), vec![0xe4]).unwrap_err();
+        let latin = ObjectsFile::parse_objects(Path::new("a"), vec![0xe4]).unwrap_err();
         assert!(matches!(latin.problem, ObjectsProblem::NotUtf8), "{latin}");
-        let wrong = ObjectsFile::read(Path::new("a"), b"kind: Secret".to_vec()).unwrap_err();
+        let wrong =
+            ObjectsFile::parse_objects(Path::new("a"), b"kind: Secret".to_vec()).unwrap_err();
         assert!(wrong.problem.fix().is_none(), "{wrong}");
     }
 }

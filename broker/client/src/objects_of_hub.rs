@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 pub(crate) use self::policy::{published_issuer, with_access, with_all_objects, with_target};
 use super::ClientError;
 
-const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
+const GROUP_PATH: &str = "/apis/keyferry.dev/v1alpha1";
 /// The annotation that requests a reconciliation.
 const REQUESTED_AT: &str = "keyferry.dev/requestedAt";
 /// Objects per page of a list.
-const PAGE: u32 = 100;
+const PAGE_OBJECTS: u32 = 100;
 
 /// Reads every TargetCluster and TargetAccess of the hub, with the settings of this configuration.
 ///
@@ -76,7 +76,7 @@ pub async fn namespace_labels(
     // A namespace with too many labels has none here, as for the server.
     let labels = |object: WatchedNamespace| Some((object.name?, object.labels?));
     let namespaces = client
-        .list("/api/v1/namespaces", PAGE, "list", labels)
+        .list("/api/v1/namespaces", PAGE_OBJECTS, "list", labels)
         .await;
     let namespaces = namespaces.map_err(|error| ClientError::HubCall {
         doing: "listing the namespaces of the hub",
@@ -99,11 +99,11 @@ pub async fn target_values(client: &HubClient) -> Result<Vec<Value>, ClientError
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
 /// [`ClientError::ObjectTooLarge`]: one is not read whole.
 pub async fn whole_target_values(client: &HubClient) -> Result<Vec<Value>, ClientError> {
-    let targets = list_targets(client, |object| Some(whole(object, "TargetCluster")));
+    let targets = list_targets(client, |object| Some(whole_object(object, "TargetCluster")));
     targets.await?.into_iter().collect()
 }
 
-fn whole(object: ReducedObject, kind: &'static str) -> Result<Value, ClientError> {
+fn whole_object(object: ReducedObject, kind: &'static str) -> Result<Value, ClientError> {
     match object.size() {
         ObjectSize::Kept => Ok(object.into_value()),
         ObjectSize::SpecTooLarge | ObjectSize::StatusTooLarge => {
@@ -118,7 +118,7 @@ async fn list_targets<U>(
     keep: impl FnMut(ReducedObject) -> Option<U>,
 ) -> Result<Vec<U>, ClientError> {
     let doing = "listing the TargetClusters of the hub";
-    list(client, "targetclusters", "TargetCluster", doing, keep).await
+    list_objects(client, "targetclusters", "TargetCluster", doing, keep).await
 }
 
 /// Reads one TargetCluster, as the API returns it; `None` if there is none.
@@ -129,8 +129,8 @@ pub async fn target_value(
     client: &HubClient,
     target: &ObjectName,
 ) -> Result<Option<Value>, ClientError> {
-    let path = format!("{GROUP}/targetclusters/{target}");
-    read(client, &path, "reading the TargetCluster on the hub").await
+    let path = format!("{GROUP_PATH}/targetclusters/{target}");
+    read_object(client, &path, "reading the TargetCluster on the hub").await
 }
 
 /// Reads the TargetCluster that a TargetAccess names, as the API returns it.
@@ -160,10 +160,10 @@ pub async fn access_value(
     access: &AccessName,
 ) -> Result<Option<Value>, ClientError> {
     let path = format!(
-        "{GROUP}/namespaces/{}/targetaccesses/{}",
+        "{GROUP_PATH}/namespaces/{}/targetaccesses/{}",
         access.namespace, access.name
     );
-    read(client, &path, "reading the TargetAccess on the hub").await
+    read_object(client, &path, "reading the TargetAccess on the hub").await
 }
 
 /// Asks Keyferry to reconcile a TargetAccess at once, and to try its target again, by the annotation
@@ -177,7 +177,7 @@ pub async fn request_reconciliation(
     now: Timestamp,
 ) -> Result<(), ClientError> {
     let path = format!(
-        "{GROUP}/namespaces/{}/targetaccesses/{}",
+        "{GROUP_PATH}/namespaces/{}/targetaccesses/{}",
         access.namespace, access.name
     );
     let change = json!({ "metadata": { "annotations": { REQUESTED_AT: now.to_string() } } });
@@ -211,7 +211,7 @@ pub async fn list_accesses<U>(
     keep: impl FnMut(ReducedObject) -> Option<U>,
 ) -> Result<Vec<U>, ClientError> {
     let doing = "listing the TargetAccesses of the hub";
-    list(client, "targetaccesses", "TargetAccess", doing, keep).await
+    list_objects(client, "targetaccesses", "TargetAccess", doing, keep).await
 }
 
 /// Reads the names of all TargetClusters of the hub.
@@ -234,15 +234,15 @@ pub async fn access_names(
 ) -> Result<Vec<AccessName>, ClientError> {
     let (path, doing) = match namespace {
         Some(namespace) => (
-            format!("{GROUP}/namespaces/{namespace}/targetaccesses"),
+            format!("{GROUP_PATH}/namespaces/{namespace}/targetaccesses"),
             "listing the TargetAccesses of a namespace of the hub",
         ),
         None => (
-            format!("{GROUP}/targetaccesses"),
+            format!("{GROUP_PATH}/targetaccesses"),
             "listing the TargetAccesses of the hub",
         ),
     };
-    let listed = client.list(&path, PAGE, "list", |object: ReducedObject| {
+    let listed = client.list(&path, PAGE_OBJECTS, "list", |object: ReducedObject| {
         let object = object.into_value();
         access_name(&object).filter(|_| !is_deleting(&object))
     });
@@ -269,15 +269,15 @@ fn name_of(object: &Value) -> Option<ObjectName> {
     ObjectName::new(object.pointer("/metadata/name")?.as_str()?).ok()
 }
 
-async fn list<U>(
+async fn list_objects<U>(
     client: &HubClient,
     plural: &str,
     kind: &str,
     doing: &'static str,
     mut keep: impl FnMut(ReducedObject) -> Option<U>,
 ) -> Result<Vec<U>, ClientError> {
-    let path = format!("{GROUP}/{plural}");
-    let listed = client.list(&path, PAGE, "list", |object: ReducedObject| {
+    let path = format!("{GROUP_PATH}/{plural}");
+    let listed = client.list(&path, PAGE_OBJECTS, "list", |object: ReducedObject| {
         // Some servers omit the kind in the items of a list.
         keep(object.of_kind(kind))
     });
@@ -298,11 +298,11 @@ pub async fn list_of<T: DeserializeOwned + Send + 'static, U>(
     doing: &'static str,
     keep: impl FnMut(T) -> Option<U>,
 ) -> Result<Vec<U>, ClientError> {
-    let listed = client.list(path, PAGE, "list", keep).await;
+    let listed = client.list(path, PAGE_OBJECTS, "list", keep).await;
     listed.map_err(|error| ClientError::HubCall { doing, error })
 }
 
-async fn read(
+async fn read_object(
     client: &HubClient,
     path: &str,
     doing: &'static str,

@@ -42,7 +42,7 @@ impl PluginFolders {
     /// The folders of the user who runs this process.
     pub fn of_this_user() -> Self {
         let uid = rustix::process::geteuid().as_raw();
-        let home = regular_file::read(Path::new(USERS_FILE), MAX_USERS_BYTES)
+        let home = regular_file::read_regular_file(Path::new(USERS_FILE), MAX_USERS_BYTES)
             .ok()
             .and_then(|users| home_in(&String::from_utf8_lossy(&users), uid))
             .or_else(|| looked_up_home(uid));

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use super::caller_token::CallerProof;
 use super::{ClientError, UsableToken};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 512 * 1024;
 
 /// The address of a Keyferry server.
@@ -61,28 +61,28 @@ impl ServerAddress {
     ///
     /// # Errors
     /// [`ClientError`]. Of the server's response, only its error texts are repeated.
-    pub async fn token(
+    pub async fn exchange_for_token(
         &self,
         caller: &CallerProof,
         access: &AccessName,
     ) -> Result<UsableToken, ClientError> {
-        Ok(self.exchange(caller, access, &[]).await?.token)
+        Ok(self.send_exchange(caller, access, &[]).await?.token)
     }
 
-    /// Like [`ServerAddress::token`], and also returns where the target is.
+    /// Like [`ServerAddress::exchange_for_token`], and also returns where the target is.
     ///
     /// # Errors
-    /// As [`ServerAddress::token`].
+    /// As [`ServerAddress::exchange_for_token`].
     pub async fn cluster_token(
         &self,
         caller: &CallerProof,
         access: &AccessName,
     ) -> Result<ClusterToken, ClientError> {
-        self.exchange(caller, access, &[("keyferry_cluster", "true")])
+        self.send_exchange(caller, access, &[("keyferry_cluster", "true")])
             .await
     }
 
-    async fn exchange(
+    async fn send_exchange(
         &self,
         caller: &CallerProof,
         access: &AccessName,
@@ -101,14 +101,14 @@ impl ServerAddress {
         };
         let form = form.finish();
         let request = self
-            .client(Some(caller))?
-            .post(self.path("/v1/token"))
+            .https_client(Some(caller))?
+            .post(self.request_url("/v1/token"))
             .header(
                 reqwest::header::CONTENT_TYPE,
                 "application/x-www-form-urlencoded",
             )
             .body(form);
-        let received = self.send(request).await?;
+        let received = self.send_request(request).await?;
         let wrong = |problem: &str| self.problem_of(&received, problem);
         let answer: TokenAnswer = serde_json::from_slice(&received.body)
             .map_err(|_| wrong("its answer is not a token"))?;
@@ -122,7 +122,7 @@ impl ServerAddress {
         }
         let cluster = answer
             .keyferry_cluster
-            .map(PublicCluster::checked)
+            .map(PublicCluster::check_received)
             .transpose();
         let cluster = cluster
             .map_err(|error| wrong(&format!("it does not report the target's address: {error}")))?;
@@ -136,8 +136,8 @@ impl ServerAddress {
     /// Fetches the kubeconfig of `access`.
     ///
     /// # Errors
-    /// As [`ServerAddress::token`].
-    pub async fn kubeconfig(
+    /// As [`ServerAddress::exchange_for_token`].
+    pub async fn fetch_kubeconfig(
         &self,
         caller: &CallerProof,
         access: &AccessName,
@@ -146,22 +146,25 @@ impl ServerAddress {
             "/v1/namespaces/{}/accesses/{}/kubeconfig",
             access.namespace, access.name
         );
-        let request = self.client(Some(caller))?.get(self.path(&path));
+        let request = self
+            .https_client(Some(caller))?
+            .get(self.request_url(&path));
         let request = match caller {
             CallerProof::Token(token) => request.bearer_auth(token.expose_secret()),
             CallerProof::Certificate(_) => request,
         };
-        let answer = self.send(request).await?;
+        let answer = self.send_request(request).await?;
         let text = std::str::from_utf8(&answer.body)
             .map_err(|_| self.problem_of(&answer, "its answer is not a kubeconfig"))?;
-        received_kubeconfig::read(text, access).map_err(|error| self.problem_of(&answer, error))
+        received_kubeconfig::rewrite_kubeconfig(text, access)
+            .map_err(|error| self.problem_of(&answer, error))
     }
 
-    fn path(&self, path: &str) -> String {
+    fn request_url(&self, path: &str) -> String {
         format!("{}{path}", self.url.trim_end_matches('/'))
     }
 
-    fn problem(&self, problem: impl Into<String>) -> ClientError {
+    fn address_problem(&self, problem: impl Into<String>) -> ClientError {
         ClientError::Server {
             server: self.url.clone(),
             problem: problem.into(),
@@ -179,7 +182,10 @@ impl ServerAddress {
 
     /// Builds an error about a response, with the request id of the server's audit record.
     fn problem_of(&self, answer: &ServerResponse, problem: impl std::fmt::Display) -> ClientError {
-        self.problem(format!("{problem}{}", suffix(answer.request_id.as_deref())))
+        self.address_problem(format!(
+            "{problem}{}",
+            request_id_suffix(answer.request_id.as_deref())
+        ))
     }
 
     /// Checks the address, before anything is read for it.
@@ -187,11 +193,11 @@ impl ServerAddress {
     /// # Errors
     /// It is not an https URL.
     pub fn check(&self) -> Result<(), ClientError> {
-        self.address().map(drop)
+        self.parse_address().map(drop)
     }
 
     /// Parses the server's address.
-    fn address(&self) -> Result<url::Url, ClientError> {
+    fn parse_address(&self) -> Result<url::Url, ClientError> {
         let url = url::Url::parse(&self.url)
             .ok()
             .filter(|url| url.scheme() == "https" && url.has_host());
@@ -210,23 +216,27 @@ impl ServerAddress {
     }
 
     /// Builds an HTTPS client that sends the caller's proof only to this origin.
-    fn client(&self, caller: Option<&CallerProof>) -> Result<reqwest::Client, ClientError> {
-        self.address()?;
+    fn https_client(&self, caller: Option<&CallerProof>) -> Result<reqwest::Client, ClientError> {
+        self.parse_address()?;
         let mut builder =
-            HttpsClientBuilder::new(DEADLINE).connecting_within(Duration::from_secs(5));
+            HttpsClientBuilder::new(REQUEST_DEADLINE).connecting_within(Duration::from_secs(5));
         if let Some(path) = &self.certificate_authority {
             let wrong = || ClientError::CertificateAuthority(path.clone());
-            let pem = regular_file::read(path, MAX_CA_BUNDLE_BYTES as u64).map_err(|_| wrong())?;
+            let pem = regular_file::read_regular_file(path, MAX_CA_BUNDLE_BYTES as u64)
+                .map_err(|_| wrong())?;
             builder = builder.trusting_only(&pem).map_err(|_| wrong())?;
         }
         if let Some(CallerProof::Certificate(files)) = caller {
-            builder = builder.presenting(&files.read()?).map_err(|_| {
-                let fix = "give the key unencrypted, and the certificate that it belongs to first";
-                self.problem_with_fix(
-                    "the client certificate and its key are no pair in PEM",
-                    Some(fix.to_owned()),
-                )
-            })?;
+            builder = builder
+                .present_certificate(&files.read_pem()?)
+                .map_err(|_| {
+                    let fix =
+                        "give the key unencrypted, and the certificate that it belongs to first";
+                    self.problem_with_fix(
+                        "the client certificate and its key are no pair in PEM",
+                        Some(fix.to_owned()),
+                    )
+                })?;
         }
         builder.build().map_err(|_| {
             self.problem_with_fix(
@@ -236,10 +246,13 @@ impl ServerAddress {
         })
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<ServerResponse, ClientError> {
+    async fn send_request(
+        &self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<ServerResponse, ClientError> {
         let mut response = match request.send().await {
             Ok(response) => response,
-            Err(error) => return Err(self.fault(&error).await),
+            Err(error) => return Err(self.describe_fault(&error).await),
         };
         let status = response.status();
         let request_id = response
@@ -259,7 +272,7 @@ impl ServerAddress {
             Err(BodyError::Malformed) => {
                 return Err(self.problem_of(&answer, BodyError::Malformed.to_string()));
             }
-            Err(BodyError::Connection(error)) => return Err(self.fault(&error).await),
+            Err(BodyError::Connection(error)) => return Err(self.describe_fault(&error).await),
         }
         if status.is_success() {
             return Ok(answer);
@@ -267,7 +280,7 @@ impl ServerAddress {
         let error: ErrorAnswer = serde_json::from_slice(&answer.body).unwrap_or_default();
         // Every error of the token API has a code.
         if error.error.is_empty() {
-            return Err(self.foreign(status.as_u16(), &answer).await);
+            return Err(self.describe_foreign(status.as_u16(), &answer).await);
         }
         Err(ClientError::Answer {
             status: status.as_u16(),
@@ -278,7 +291,7 @@ impl ServerAddress {
     }
 
     /// Describes what responded instead of the token API.
-    async fn foreign(&self, status: u16, answer: &ServerResponse) -> ClientError {
+    async fn describe_foreign(&self, status: u16, answer: &ServerResponse) -> ClientError {
         let (problem, fix) = if status == 404 && self.is_discovery().await {
             (
                 "this is the discovery listener, not the token API".to_owned(),
@@ -290,16 +303,19 @@ impl ServerAddress {
                 "check the address",
             )
         };
-        let problem = format!("{problem}{}", suffix(answer.request_id.as_deref()));
+        let problem = format!(
+            "{problem}{}",
+            request_id_suffix(answer.request_id.as_deref())
+        );
         self.problem_with_fix(problem, Some(fix.to_owned()))
     }
 
     /// Whether this origin publishes a discovery document. Asked without the caller's token.
     async fn is_discovery(&self) -> bool {
-        let Ok(client) = self.client(None) else {
+        let Ok(client) = self.https_client(None) else {
             return false;
         };
-        let Ok(mut response) = client.get(self.path(DISCOVERY_PATH)).send().await else {
+        let Ok(mut response) = client.get(self.request_url(DISCOVERY_PATH)).send().await else {
             return false;
         };
         let Ok(body) = read_body(&mut response, MAX_ANSWER_BYTES).await else {
@@ -311,15 +327,19 @@ impl ServerAddress {
             && document["jwks_uri"].is_string()
     }
 
-    async fn fault(&self, error: &reqwest::Error) -> ClientError {
+    async fn describe_fault(&self, error: &reqwest::Error) -> ClientError {
         if error.is_timeout() {
-            return self.problem("it did not answer in time");
+            return self.address_problem("it did not answer in time");
         }
         if !error.is_connect() {
-            return self.problem("the request could not be completed");
+            return self.address_problem("the request could not be completed");
         }
-        let place = self.address().ok().as_ref().and_then(Endpoint::of_url);
-        let fault = ConnectionFault::of(error, place.as_ref()).await;
+        let place = self
+            .parse_address()
+            .ok()
+            .as_ref()
+            .and_then(Endpoint::of_url);
+        let fault = ConnectionFault::diagnose(error, place.as_ref()).await;
         let fix = match (&fault.kind, &self.certificate_authority) {
             (ConnectionFaultKind::UnknownAuthority, None) => {
                 Some("give the CA of the server by --certificate-authority FILE".to_owned())
@@ -355,7 +375,7 @@ pub(crate) fn in_line(fix: Option<&str>) -> String {
 }
 
 /// Formats the request id for an error message.
-pub(super) fn suffix(request_id: Option<&str>) -> String {
+pub(super) fn request_id_suffix(request_id: Option<&str>) -> String {
     request_id
         .map(|id| format!(" (request id {id})"))
         .unwrap_or_default()
@@ -373,7 +393,7 @@ mod tests {
                 url: url.to_owned(),
                 certificate_authority: None,
             }
-            .address()
+            .parse_address()
             .err()
             .map(|error| error.to_string())
         };

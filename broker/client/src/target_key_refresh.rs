@@ -30,7 +30,7 @@ impl TargetRefresh {
     }
 
     /// Asks whether the target accepts this token.
-    pub async fn takes(&self, token: &SecretString) -> ProbeAnswer {
+    pub async fn probe_token(&self, token: &SecretString) -> ProbeAnswer {
         self.probe.try_token(&self.target, token).await
     }
 
@@ -58,7 +58,7 @@ impl TargetRefresh {
             "iat": second, "nbf": second, "exp": second.saturating_add(600),
         });
         // No key signed this token, so it can only cause a key lookup.
-        self.takes(
+        self.probe_token(
             &format!(
                 "{header}.{}.{}",
                 encode(claims),
@@ -169,7 +169,7 @@ mod tests {
             at(&target, elsewhere, None, Some(url.clone())),
         ] {
             assert!(matches!(
-                target.takes(&token).await,
+                target.probe_token(&token).await,
                 ProbeAnswer::Accepted(_)
             ));
             assert_eq!(
@@ -182,12 +182,12 @@ mod tests {
         assert_eq!(proxied.load(Ordering::SeqCst), 2);
         let wrong = at(&target, target.url(), Some("another.example.test"), None);
         assert!(
-            matches!(wrong.takes(&token).await, ProbeAnswer::Unanswered(_)),
+            matches!(wrong.probe_token(&token).await, ProbeAnswer::Unanswered(_)),
             "its certificate has no such name"
         );
         let both = at(&target, elsewhere, Some("localhost"), Some(url));
         assert!(
-            matches!(both.takes(&token).await, ProbeAnswer::Unanswered(silence) if silence.text.contains("tlsServerName"))
+            matches!(both.probe_token(&token).await, ProbeAnswer::Unanswered(silence) if silence.text.contains("tlsServerName"))
         );
         assert_eq!(
             proxied.load(Ordering::SeqCst),
@@ -211,7 +211,7 @@ mod tests {
         let refresh = TargetRefresh::new(target, guard);
         let now = SystemClock::start().now().wall;
         for answer in [
-            refresh.takes(&"witness".into()).await,
+            refresh.probe_token(&"witness".into()).await,
             refresh.refresh_keys(&issuer, &audience, now).await,
         ] {
             assert!(

@@ -18,9 +18,9 @@ use super::ClientError;
 use super::token_directory::{TokenDirectory, TokenDirectoryError};
 
 /// The shortest and the longest pause before a retry.
-const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+const RETRY_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// How often the clock is checked while waiting, because the machine may sleep meanwhile.
-const LOOK: Duration = Duration::from_secs(20);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(20);
 
 /// The parts of an agent.
 pub struct AgentParts {
@@ -84,7 +84,7 @@ impl From<ReceivedKubeconfig> for Received {
 ///
 /// # Errors
 /// [`AgentUpdateError`].
-pub fn write(
+pub fn write_files(
     parts: &AgentParts,
     received: impl Into<Received>,
 ) -> Result<AgentUpdate, AgentUpdateError> {
@@ -93,7 +93,7 @@ pub fn write(
         Received::Token(token) => (token, None),
     };
     let now = parts.clock.now().wall;
-    let expires = expiry(&token)
+    let expires = token_expiry(&token)
         .filter(|expires| *expires > now)
         .ok_or(AgentUpdateError::Expiry)?;
     let document = cluster
@@ -112,22 +112,22 @@ pub fn write(
     );
     files.extend(ca.as_ref().map(|pem| ("ca.crt", pem.as_bytes())));
     let mut random = [0; 8];
-    parts.random.fill(&mut random);
+    parts.random.fill_bytes(&mut random);
     let written = parts
         .directory
-        .replace(&files, now, u64::from_be_bytes(random))?;
+        .replace_files(&files, now, u64::from_be_bytes(random))?;
     Ok(AgentUpdate { expires, written })
 }
 
 /// Returns the token's own, unverified expiry.
-pub fn expiry(token: &SecretString) -> Option<Timestamp> {
+pub fn token_expiry(token: &SecretString) -> Option<Timestamp> {
     let jwt = UnverifiedJwt::parse(token.expose_secret()).ok()?;
     Timestamp::from_second(jwt.claims().get("exp")?.as_i64()?).ok()
 }
 
 /// Fetches and writes in rounds until the task is dropped. After a failure it retries with growing
 /// pauses.
-pub async fn keep<R: Into<Received>>(
+pub async fn run_rounds<R: Into<Received>>(
     parts: AgentParts,
     fetch: impl AsyncFn() -> Result<R, ClientError>,
     report: &Report,
@@ -135,7 +135,7 @@ pub async fn keep<R: Into<Received>>(
     let mut failures = 0;
     loop {
         let round = match fetch().await {
-            Ok(received) => write(&parts, received),
+            Ok(received) => write_files(&parts, received),
             Err(error) => Err(error.into()),
         };
         report(&parts.access, &round);
@@ -145,11 +145,11 @@ pub async fn keep<R: Into<Received>>(
                 failures = 0;
                 let left =
                     Duration::try_from(round.expires.duration_since(now.wall)).unwrap_or_default();
-                lifetime::rewrite_after(left, parts.random.unit())
+                lifetime::rewrite_after(left, parts.random.unit_fraction())
             }
             Err(_) => {
                 failures += 1;
-                pause(failures, parts.random.unit())
+                retry_pause(failures, parts.random.unit_fraction())
             }
         };
         let due = keyferry_api::moment::Deadline::after(wait, now);
@@ -158,14 +158,14 @@ pub async fn keep<R: Into<Received>>(
             if left.is_zero() {
                 break;
             }
-            tokio::time::sleep(left.min(LOOK)).await;
+            tokio::time::sleep(left.min(CLOCK_CHECK_INTERVAL)).await;
         }
     }
 }
 
 /// Doubles the pause after each failure in a row, and shortens it at random by up to half.
-fn pause(failures: u32, jitter: f64) -> Duration {
-    let [least, most] = RETRY;
+fn retry_pause(failures: u32, jitter: f64) -> Duration {
+    let [least, most] = RETRY_RANGE;
     let pause = least
         .saturating_mul(1 << failures.saturating_sub(1).min(10))
         .min(most);

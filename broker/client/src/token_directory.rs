@@ -20,11 +20,11 @@ use rustix::io::Errno;
 use layout::{is_dated, read, subfolder};
 
 /// The link to the current dated directory.
-const DATA: &str = "..data";
-/// The new link before it replaces [`DATA`].
-const NEXT: &str = "..data_tmp";
+const DATA_LINK: &str = "..data";
+/// The new link before it replaces [`DATA_LINK`].
+const NEXT_DATA_LINK: &str = "..data_tmp";
 /// Every file name that such a directory can have.
-const NAMES: [&str; 4] = ["token", "ca.crt", "namespace", "kubeconfig"];
+const FILE_NAMES: [&str; 4] = ["token", "ca.crt", "namespace", "kubeconfig"];
 /// The mode bits of a folder for temporary files of all users: sticky, and writable by others.
 const SHARED_FOLDER: u32 = 0o1002;
 /// The largest file that is read.
@@ -64,7 +64,11 @@ impl TokenDirectory {
     /// # Errors
     /// [`TokenDirectoryError`]: it is a link, belongs to another user, or is written by another
     /// agent.
-    pub fn open(path: &Path, below: &[&str], rights: Rights) -> Result<Self, TokenDirectoryError> {
+    pub fn open_directory(
+        path: &Path,
+        below: &[&str],
+        rights: Rights,
+    ) -> Result<Self, TokenDirectoryError> {
         let mut path = path.to_owned();
         let wrong = |path: &Path, problem: &dyn std::fmt::Display| TokenDirectoryError {
             path: path.to_owned(),
@@ -123,7 +127,7 @@ impl TokenDirectory {
     /// # Errors
     /// [`TokenDirectoryError`]. The previous files stay, unless the failure came after the step
     /// itself.
-    pub fn replace(
+    pub fn replace_files(
         &self,
         files: &[(&str, &[u8])],
         now: Timestamp,
@@ -145,8 +149,8 @@ impl TokenDirectory {
         for (name, _) in files {
             self.check_link(name)?;
         }
-        if self.holds(files)? {
-            self.tidy(files)?;
+        if self.holds_files(files)? {
+            self.tidy_entries(files)?;
             return Ok(false);
         }
         let fresh = format!("..{}.{random:016x}", now.strftime("%Y_%m_%d_%H_%M_%S"));
@@ -162,13 +166,13 @@ impl TokenDirectory {
         }
         self.rights.give(&folder, self.rights.folder_mode())?;
         fsync(&folder)?;
-        match unlinkat(&self.folder, NEXT, AtFlags::empty()) {
+        match unlinkat(&self.folder, NEXT_DATA_LINK, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
-        symlinkat(fresh.as_str(), &self.folder, NEXT)?;
-        renameat(&self.folder, NEXT, &self.folder, DATA)?;
-        self.tidy(files)?;
+        symlinkat(fresh.as_str(), &self.folder, NEXT_DATA_LINK)?;
+        renameat(&self.folder, NEXT_DATA_LINK, &self.folder, DATA_LINK)?;
+        self.tidy_entries(files)?;
         fsync(&self.folder)?;
         Ok(true)
     }
@@ -193,8 +197,8 @@ impl TokenDirectory {
 
     /// Checks that a visible name is free or the agent's own link.
     fn check_link(&self, name: &str) -> std::io::Result<()> {
-        match self.link(name)? {
-            Some(target) if target != format!("{DATA}/{name}") => {
+        match self.link_target(name)? {
+            Some(target) if target != format!("{DATA_LINK}/{name}") => {
                 Err(std::io::Error::other(format!(
                     "{name} was not created by the agent and is not changed; name an empty \
                      directory"
@@ -205,7 +209,7 @@ impl TokenDirectory {
     }
 
     /// Returns the target of a link; empty if the entry is not a link.
-    fn link(&self, name: &str) -> std::io::Result<Option<String>> {
+    fn link_target(&self, name: &str) -> std::io::Result<Option<String>> {
         match readlinkat(&self.folder, name, Vec::new()) {
             Ok(target) => Ok(Some(target.to_string_lossy().into_owned())),
             Err(Errno::NOENT) => Ok(None),
@@ -214,20 +218,20 @@ impl TokenDirectory {
         }
     }
 
-    fn holds(&self, files: &[(&str, &[u8])]) -> std::io::Result<bool> {
-        let Some(current) = self.link(DATA)? else {
+    fn holds_files(&self, files: &[(&str, &[u8])]) -> std::io::Result<bool> {
+        let Some(current) = self.link_target(DATA_LINK)? else {
             return Ok(false);
         };
         if !is_dated(&current) {
             return Err(std::io::Error::other(format!(
-                "{DATA} was not created by the agent and is not changed; name an empty directory"
+                "{DATA_LINK} was not created by the agent and is not changed; name an empty directory"
             )));
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(folder) = openat(&self.folder, current.as_str(), flags, Mode::empty()) else {
             return Ok(false);
         };
-        Ok(NAMES.iter().all(|name| {
+        Ok(FILE_NAMES.iter().all(|name| {
             let wanted = files
                 .iter()
                 .find(|(file, _)| file == name)
@@ -237,35 +241,36 @@ impl TokenDirectory {
     }
 
     /// Creates the visible links, removes dangling ones, and deletes leftovers of earlier rounds.
-    fn tidy(&self, files: &[(&str, &[u8])]) -> std::io::Result<()> {
-        for name in NAMES {
-            let there = self.link(name)?;
+    fn tidy_entries(&self, files: &[(&str, &[u8])]) -> std::io::Result<()> {
+        for name in FILE_NAMES {
+            let there = self.link_target(name)?;
             let wanted = files.iter().any(|(file, _)| *file == name);
             if wanted && there.is_none() {
-                symlinkat(format!("{DATA}/{name}"), &self.folder, name)?;
-            } else if !wanted && there.is_some_and(|target| target == format!("{DATA}/{name}")) {
+                symlinkat(format!("{DATA_LINK}/{name}"), &self.folder, name)?;
+            } else if !wanted && there.is_some_and(|target| target == format!("{DATA_LINK}/{name}"))
+            {
                 unlinkat(&self.folder, name, AtFlags::empty())?;
             }
         }
-        let current = self.link(DATA)?.unwrap_or_default();
+        let current = self.link_target(DATA_LINK)?.unwrap_or_default();
         let old = Dir::read_from(&self.folder)?
             .take(MAX_ENTRIES)
             .flatten()
             .map(|entry| entry.file_name().to_string_lossy().into_owned());
         for name in old.filter(|name| is_dated(name) && *name != current) {
-            self.remove(&name);
+            self.remove_dated(&name);
         }
         Ok(())
     }
 
     /// Removes a dated directory without following links. What cannot be removed now is retried
     /// next time.
-    fn remove(&self, name: &str) {
+    fn remove_dated(&self, name: &str) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(folder) = openat(&self.folder, name, flags, Mode::empty()) else {
             return;
         };
-        for file in NAMES {
+        for file in FILE_NAMES {
             let _ = unlinkat(&folder, file, AtFlags::empty());
         }
         let _ = unlinkat(&self.folder, name, AtFlags::REMOVEDIR);
@@ -278,7 +283,7 @@ impl TokenDirectory {
 /// The operating system's error.
 pub fn read_token(path: &Path) -> std::io::Result<secrecy::SecretString> {
     let mut text = String::new();
-    File::open(path.join(DATA).join("token"))?
+    File::open(path.join(DATA_LINK).join("token"))?
         .take(MAX_BYTES)
         .read_to_string(&mut text)?;
     Ok(text.into())

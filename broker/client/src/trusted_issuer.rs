@@ -11,7 +11,7 @@ use keyferry_platform::public_documents::{DocumentError, DocumentResponse, Publi
 use serde::Deserialize;
 
 /// The timeout that kube-apiserver sets for such a request.
-const DEADLINE: Duration = Duration::from_secs(30);
+const FETCH_DEADLINE: Duration = Duration::from_secs(30);
 /// The largest body that is read. An apiserver has no limit.
 pub const MAX_BODY: usize = 1 << 20;
 
@@ -84,13 +84,13 @@ impl TrustedIssuer<'_> {
     /// # Errors
     /// [`FetchError`].
     pub async fn key_set(&self, guard: &AddressGuard) -> Result<Vec<u8>, FetchError> {
-        let documents = self.documents(guard)?;
+        let documents = self.document_client(guard)?;
         let place = if self.discovery_url.is_empty() {
             discovery_url(self.url)
         } else {
             self.discovery_url.to_owned()
         };
-        let body = get(&documents, &place, &place).await?;
+        let body = fetch_document(&documents, &place, &place).await?;
         let useless = |problem: &str| FetchError::Useless {
             url: place.clone(),
             problem: problem.to_owned(),
@@ -112,19 +112,23 @@ impl TrustedIssuer<'_> {
                  answers",
             ));
         }
-        get(&documents, &provider.jwks_uri, &place).await
+        fetch_document(&documents, &provider.jwks_uri, &place).await
     }
 
-    fn documents(&self, guard: &AddressGuard) -> Result<PublicDocuments, FetchError> {
+    fn document_client(&self, guard: &AddressGuard) -> Result<PublicDocuments, FetchError> {
         let authority = Some(self.certificate_authority.as_bytes());
         let authority = authority.filter(|pem| !pem.is_empty());
-        PublicDocuments::new(authority, DEADLINE, guard.clone())
+        PublicDocuments::new(authority, FETCH_DEADLINE, guard.clone())
             .map_err(|_| FetchError::Authority(self.url.to_owned()))
     }
 }
 
 /// Fetches a URL that the document at `from` names.
-async fn get(documents: &PublicDocuments, url: &str, from: &str) -> Result<Vec<u8>, FetchError> {
+async fn fetch_document(
+    documents: &PublicDocuments,
+    url: &str,
+    from: &str,
+) -> Result<Vec<u8>, FetchError> {
     let useless = |problem: String| FetchError::Useless {
         url: url.to_owned(),
         problem,
@@ -165,7 +169,7 @@ async fn no_answer(url: &str, error: &reqwest::Error, endpoint: Option<&Endpoint
     let problem = if error.is_timeout() {
         "it did not answer in time".to_owned()
     } else if error.is_connect() {
-        ConnectionFault::of(error, endpoint).await.text
+        ConnectionFault::diagnose(error, endpoint).await.text
     } else {
         "the answer broke off".to_owned()
     };

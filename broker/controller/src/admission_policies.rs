@@ -57,18 +57,18 @@ pub struct OtherAdmissionPolicies {
 impl Default for OtherAdmissionPolicies {
     fn default() -> Self {
         let known = [
-            admission_policy::AUTHOR,
-            admission_policy::PAIRING,
-            admission_policy::LABELS,
+            admission_policy::AUTHOR_POLICY,
+            admission_policy::PAIRING_POLICY,
+            admission_policy::LABELS_POLICY,
         ];
-        let admission_policies = admission_policy::ALL
+        let admission_policies = admission_policy::ALL_POLICIES
             .into_iter()
             .filter(|admission_policy| !known.contains(admission_policy))
-            .map(AdmissionPolicyWriter::of)
+            .map(AdmissionPolicyWriter::for_policy)
             .collect();
         Self {
             admission_policies,
-            exemptions: AdmissionPolicyWriter::pairing(),
+            exemptions: AdmissionPolicyWriter::for_pairing_policy(),
             due: Duration::ZERO,
             gaps_at_start: Mutex::new(Some(Vec::new())),
         }
@@ -194,7 +194,7 @@ impl AdmissionPolicyChecks {
                 );
             } else {
                 // A missing policy has no list to report as active.
-                self.others.exemptions.set(exemptions);
+                self.others.exemptions.set_state(exemptions);
             }
         }
         if now.mono >= self.others.due {
@@ -231,7 +231,7 @@ impl AdmissionPolicyChecks {
             (Some(gaps), Standing::Gap(gap)) => {
                 tracing::info!(policy = name, %reason, gap, "{meaning}");
                 gaps.push(name);
-                writer.set(found);
+                writer.set_state(found);
             }
             _ => report_standing(writer, found, reason, meaning),
         }
@@ -250,7 +250,7 @@ impl AdmissionPolicyChecks {
                     outcome.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::Active)
                 };
                 Some((
-                    standing(admission_policy.check(&policy, &binding, site)),
+                    standing(admission_policy.compare_with_shipped(&policy, &binding, site)),
                     standing(admission_policy.check_hub_audiences(&policy, site)),
                 ))
             }
@@ -273,7 +273,7 @@ pub(super) fn report_standing(
     meaning: &'static str,
 ) {
     let name = writer.admission_policy().name();
-    if writer.set(found.clone()) {
+    if writer.set_state(found.clone()) {
         match found {
             Standing::Active => tracing::info!(
                 policy = name,

@@ -176,7 +176,7 @@ impl AudiencePairing {
         self.start_trials(&audiences, now.mono);
         let (listed, unlisted) = self.sort_audiences(audiences);
         self.unlisted.set(unlisted);
-        let granted = pairing::pairs(
+        let granted = pairing::accounts_by_audience(
             &self.context.policy.current(),
             &*self.context.live,
             listed,
@@ -271,7 +271,7 @@ impl AudiencePairing {
 }
 
 fn pairing_path() -> String {
-    format!("{}/{}", pairing::COLLECTION, pairing::NAME)
+    format!("{}/{}", pairing::COLLECTION_PATH, pairing::PAIRING_NAME)
 }
 
 fn listed_audiences(object: &Value) -> BTreeSet<String> {
@@ -292,7 +292,10 @@ async fn write_pairing(
     let Some(read) = context.objects.get(&path).await? else {
         return context
             .objects
-            .post(pairing::COLLECTION, &pairing::object(pairs, None))
+            .create_plain(
+                pairing::COLLECTION_PATH,
+                &pairing::pairing_object(pairs, None),
+            )
             .await;
     };
     if read.value().get("pairs") == Some(&json!(pairs)) {
@@ -307,7 +310,7 @@ async fn write_pairing(
     }
     context
         .objects
-        .put(&path, &pairing::object(pairs, version))
+        .replace_plain(&path, &pairing::pairing_object(pairs, version))
         .await
 }
 

@@ -104,7 +104,7 @@ mod testing {
                 live: Arc::new(LiveObjects::default()),
                 published: PublicationReader::default(),
                 targets: TargetReader::default(),
-                author_policy: AdmissionPolicyWriter::author().reader(),
+                author_policy: AdmissionPolicyWriter::for_author_policy().reader(),
                 objects,
                 probe: Arc::new(SilentTarget),
                 leadership: LeadershipWriter::default().reader(),

@@ -106,14 +106,14 @@ impl Reconciliation<'_> {
     /// the authors of accesses.
     ///
     /// # Errors
-    /// The errors of [`authorise::grant`].
+    /// The errors of [`authorise::grant_token`].
     fn grant_delivery(&self, delivery: &Delivery, pair: &Pair) -> Result<Grant, Reason> {
         self.grant_to(Requester::Delivery(delivery.name.clone()), pair)
     }
 
     /// As [`Self::grant_delivery`], to a delivery or a probe.
     fn grant_to(&self, requester: Requester, pair: &Pair) -> Result<Grant, Reason> {
-        authorise::grant(&self.policy, requester, pair.clone(), Review::AuthorChecked)
+        authorise::grant_token(&self.policy, requester, pair.clone(), Review::AuthorChecked)
     }
 }
 
@@ -188,7 +188,10 @@ impl Deliveries {
 
     /// Whether policy excludes the access although its spec is valid, as one of too many.
     fn is_excluded(&self, name: &AccessName, stored: &StoredAccess) -> bool {
-        let (policy, faults) = (self.context.policy.current(), self.context.faults.current());
+        let (policy, faults) = (
+            self.context.policy.current(),
+            self.context.faults.last_assembly(),
+        );
         let fault = faults.accesses.get(name);
         !policy.accesses.contains_key(name)
             && fault.is_some_and(|fault| fault.generation == stored.record.spec())
@@ -208,12 +211,12 @@ impl Deliveries {
         if !self.context.store.is_taken_in(
             &run.access.target,
             &run.policy,
-            &self.context.faults.current(),
+            &self.context.faults.last_assembly(),
         ) {
             return Ok(Next::Retry);
         }
         if !run.policy.targets.contains_key(&run.access.target)
-            && let Some(draining) = self.context.store.draining(&run.access.target)
+            && let Some(draining) = self.context.store.draining_target(&run.access.target)
             && let Some(next) = self.drain_for_deleted_target(run, &draining).await?
         {
             return Ok(next);
@@ -226,13 +229,13 @@ impl Deliveries {
             .map(|(delivery, _)| delivery.name.as_str())
             .collect();
         let authorized = if refused.is_empty() {
-            Finding::well("policy grants every delivery")
+            Finding::ok("policy grants every delivery")
         } else {
             let message = format!(
                 "no TargetCluster grants this to the access and its ServiceAccount: {}",
                 refused.join(", ")
             );
-            Finding::not(Reason::TargetNotGranted, message)
+            Finding::failed(Reason::TargetNotGranted, message)
         };
         let writing = decisions
             .iter()
@@ -291,7 +294,7 @@ impl Deliveries {
         let decide = |delivery: &Delivery| {
             let pair = match delivery.object_name {
                 Some(_) => authorise::delivery_pair(policy, live, run.name, &delivery.name),
-                None => authorise::pair(
+                None => authorise::authorise_request(
                     policy,
                     live,
                     &Requester::Operator,
@@ -342,32 +345,32 @@ impl Deliveries {
         // `Authorized` already reports what policy refused from the start, but not what it withdrew
         // during the write.
         let refused = |outcome: &&DeliveryOutcome| {
-            outcome.report.reason == Reason::TargetNotGranted && !authorized.holds()
+            outcome.report.reason == Reason::TargetNotGranted && !authorized.is_true()
         };
         let blocked = written
             .iter()
             .find(|outcome| outcome.report.reason != Reason::Ready && !refused(outcome));
         let delivered = match (blocked, left_over.is_empty()) {
-            (Some(outcome), _) => Finding::not(
+            (Some(outcome), _) => Finding::failed(
                 outcome.report.reason,
                 format!(
                     "{}: {}",
                     outcome.report.delivery.name, outcome.report.message
                 ),
             ),
-            (None, false) => Finding::not(
+            (None, false) => Finding::failed(
                 Reason::DeliveryFailed,
                 "an object that is no longer wanted could not be deleted",
             ),
-            (None, true) => Finding::well("every object is up to date"),
+            (None, true) => Finding::ok("every object is up to date"),
         };
         let retries = !left_over.is_empty() || written.iter().any(|outcome| outcome.retry);
         let next = next_reconciliation(&written, &left_over, probe, now)
-            .with_jitter(self.context.random.unit());
+            .with_jitter(self.context.random.unit_fraction());
         let earlier = status::exposure_until(&run.stored.record.status);
         let exposure_until = exposed_until.into_iter().chain(earlier).max();
         let report = AccessReport {
-            passes: retries && authorized.holds(),
+            passes: retries && authorized.is_true(),
             authorized,
             delivered,
             reachable: probe.reachable_finding(),

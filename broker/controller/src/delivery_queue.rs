@@ -164,12 +164,12 @@ struct AccessInputs {
 
 fn access_inputs(context: &Context) -> HashMap<AccessName, AccessInputs> {
     let policy = context.policy.current();
-    let protected = context.author_policy.checked().is_ok();
+    let protected = context.author_policy.require_active().is_ok();
     let draining = context.store.all_draining();
     let requested_checks = context.store.requested_checks();
     // A status may be outdated, so whether an object contains a token of a revoked key is checked
     // at the object.
-    let revoked = context.published.revoked();
+    let revoked = context.published.revoked_kids();
     let inputs_of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;

@@ -87,7 +87,7 @@ pub async fn run_input_credential_refresh(mut parts: InputCredentialParts) {
                 let due = credentials.next_batch();
                 credentials.read_secrets(due).await;
             }
-            () = parts.reload_signal.ordered() => {
+            () = parts.reload_signal.received() => {
                 let all = credentials.listed.clone();
                 credentials.read_secrets(all).await;
             }
@@ -148,7 +148,7 @@ impl Credentials {
         let secrets = &self.parts.secrets;
         let reads: Vec<_> = stream::iter(credentials)
             .map(|credential| async move {
-                let read = secrets.hashes(&credential.secret, now.wall).await;
+                let read = secrets.read_hashes(&credential.secret, now.wall).await;
                 (credential, read)
             })
             .buffer_unordered(MAX_CONCURRENT_READS)
@@ -265,7 +265,7 @@ mod tests {
     struct Secrets(Mutex<Stored>);
 
     impl InputSecrets for Secrets {
-        fn hashes<'a>(
+        fn read_hashes<'a>(
             &'a self,
             secret: &'a ObjectName,
             now: Timestamp,

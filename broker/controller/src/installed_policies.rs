@@ -39,9 +39,9 @@ pub async fn run_installed_policy_checks(mut policies: InstalledPolicies) {
 
 /// Creates a writer for each policy.
 pub(super) fn policy_writers() -> Vec<AdmissionPolicyWriter> {
-    admission_policy::ALL
+    admission_policy::ALL_POLICIES
         .into_iter()
-        .map(AdmissionPolicyWriter::of)
+        .map(AdmissionPolicyWriter::for_policy)
         .collect()
 }
 
@@ -60,7 +60,7 @@ impl InstalledPolicies {
             if policy_object.is_null() && binding.is_null() {
                 continue;
             }
-            let checked = policy.check(&policy_object, &binding, &site);
+            let checked = policy.compare_with_shipped(&policy_object, &binding, &site);
             let checked = checked.and_then(|()| policy.check_hub_audiences(&policy_object, &site));
             let standing =
                 checked.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::Active);

@@ -60,7 +60,7 @@ pub async fn run_key_refresh(
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = reload_signal.ordered() => {}
+            () = reload_signal.received() => {}
         }
     }
 }
@@ -79,7 +79,7 @@ impl LastReport {
         let Some(published) = publisher.reader().current() else {
             return self;
         };
-        metrics.published(published.keys.kids(), &published.jwks.sha256, at);
+        metrics.report_published_keys(published.keys.kids(), &published.jwks.sha256, at);
         if published.jwks.etag != self.etag {
             let kids: Vec<&str> = published.keys.kids().collect();
             tracing::info!(issuer = %published.issuer, ?kids, "these keys are published");

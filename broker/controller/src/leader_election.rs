@@ -7,7 +7,7 @@ use std::time::Duration;
 use keyferry_api::moment::Moment;
 use keyferry_api::reason::Reason;
 use keyferry_hub::leadership::LeadershipWriter;
-use keyferry_hub::lease::{Leader, LeaderLease, TERM};
+use keyferry_hub::lease::{LEASE_TERM, Leader, LeaderLease};
 use keyferry_hub::ports::HubError;
 use keyferry_issuer::publication::Publisher;
 use keyferry_platform::clock::Clock;
@@ -28,9 +28,9 @@ pub async fn run_leader_election(
     let mut term = Term::new(leadership, metrics, clock.now());
     loop {
         let asked = clock.now();
-        let outcome = lease.take(asked.wall, asked.mono).await;
+        let outcome = lease.take_or_renew(asked.wall, asked.mono).await;
         let leads = term.record_outcome(outcome, asked, clock.now());
-        publisher.lead(leads);
+        publisher.set_leadership(leads);
         tokio::time::sleep(RENEW_INTERVAL).await;
     }
 }
@@ -80,7 +80,7 @@ impl Term {
         self.warned = self.led_from.is_none();
         let until = self
             .led_from
-            .map(|from| from + TERM.saturating_sub(EXPIRY_MARGIN))
+            .map(|from| from + LEASE_TERM.saturating_sub(EXPIRY_MARGIN))
             .filter(|until| now.mono < *until);
         self.leadership.set(until);
         self.leadership.set_seen(self.seen_at);
@@ -91,7 +91,7 @@ impl Term {
                 no AudiencePairing is written; is the Lease keyferry held by another program?");
         }
         self.missing = missing;
-        self.metrics.leader(until.is_some(), missing);
+        self.metrics.report_leadership(until.is_some(), missing);
         until.is_some()
     }
 }

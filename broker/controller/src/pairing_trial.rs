@@ -89,16 +89,23 @@ impl PairingTrial {
 
     async fn run_trial(&self, objects: &dyn HubObjects) -> TrialResult {
         let (Ok(reserved_audience), Some(uid)) = (
-            Audience::new(pairing::NOBODYS),
+            Audience::new(pairing::UNUSABLE_AUDIENCE),
             self.live.service_account(&self.canary),
         ) else {
             return TrialResult::Undecided;
         };
         match objects
-            .get(&format!("{}/{}", pairing::COLLECTION, pairing::NAME))
+            .get(&format!(
+                "{}/{}",
+                pairing::COLLECTION_PATH,
+                pairing::PAIRING_NAME
+            ))
             .await
         {
-            Ok(Some(read)) if read.value()["pairs"].get(pairing::NOBODYS).is_some() => {}
+            Ok(Some(read))
+                if read.value()["pairs"]
+                    .get(pairing::UNUSABLE_AUDIENCE)
+                    .is_some() => {}
             Ok(_) => return TrialResult::Failed(UNLISTED_GAP),
             Err(_) => return TrialResult::Undecided,
         }

@@ -34,7 +34,7 @@ pub async fn run_target_certificate_refresh(
         loop {
             tokio::select! {
                 () = &mut again => break,
-                () = reload_signal.ordered() => break,
+                () = reload_signal.received() => break,
                 changed = changes.changed() => if changed.is_err() { return },
             }
             // Tenants can change the policy as often as they like, so Secrets are reloaded only for
@@ -67,7 +67,7 @@ pub async fn resolve_readiness(
     let mut states = HashMap::new();
     for target in policy.targets.values() {
         let before = reader
-            .last(&target.name)
+            .last_state(&target.name)
             .filter(|state| state.generation == target.generation);
         let plain = |readiness| CertificateState {
             readiness,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::condition::{Finding, conditions, seconds, standing};
+use keyferry_api::condition::{Finding, condition_state, conditions, format_seconds};
 use keyferry_api::config::{
     CertificateSource, Generation, ObjectSize, Probe, Record, TargetCluster, TokenIssuer,
 };
@@ -20,7 +20,7 @@ use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::status::{ProbeCounts, TargetClusterStatus};
 use keyferry_api::summary;
-use keyferry_core::access_status::{patch, recent_probe_time};
+use keyferry_core::access_status::{merge_patch, recent_probe_time};
 use keyferry_core::readiness::{NotReady, check_readiness};
 use keyferry_hub::admission_policy::AdmissionPolicyReader;
 use keyferry_hub::event::{self, Subject};
@@ -152,7 +152,7 @@ fn start_canary_trials(
         .targets
         .values()
         .filter(|target| target.issuer == TokenIssuer::Hub && target.probe != Probe::Off);
-    for target in candidates.filter(|target| ready_finding(writer, target).holds()) {
+    for target in candidates.filter(|target| ready_finding(writer, target).is_true()) {
         let stored = writer.context.store.target(&target.name);
         let requested = stored.and_then(|record| record.requested_at);
         let earlier = trials
@@ -219,7 +219,7 @@ async fn update_status(
     let (spec, policy, faults) = (
         record.spec(),
         writer.context.policy.current(),
-        writer.context.faults.current(),
+        writer.context.faults.last_assembly(),
     );
     let target = policy
         .targets
@@ -231,12 +231,12 @@ async fn update_status(
         .filter(|fault| fault.generation == spec);
     let ready = match (target, fault) {
         (Some(target), _) => ready_finding(writer, target),
-        (None, Some(fault)) => Finding::not(fault.reason, fault.message.clone()),
+        (None, Some(fault)) => Finding::failed(fault.reason, fault.message.clone()),
         // The policy does not include this version of the object yet.
         (None, None) => return Ok(()),
     };
     let conflict = fault.filter(|fault| fault.reason == Reason::AudienceConflict);
-    let conflict = conflict.map(|fault| Finding::so(fault.reason, fault.message.clone()));
+    let conflict = conflict.map(|fault| Finding::problem(fault.reason, fault.message.clone()));
     let same_identity = target.and_then(|target| {
         let identity = target.identity.as_ref()?;
         let conflicts = writer
@@ -247,17 +247,17 @@ async fn update_status(
         // Does not name the other target, as with audiences.
         let message = "another TargetCluster has the same identity.clusterDNS, so the inputs of \
                        neither are served; delete one of them, or create it again with another";
-        conflicts.then(|| Finding::so(Reason::IdentityConflict, message))
+        conflicts.then(|| Finding::problem(Reason::IdentityConflict, message))
     });
-    let stalled = (!ready.holds() && ready.reason != Reason::TargetNotReady)
-        .then(|| Finding::so(ready.reason, ready.message.clone()));
-    let client_certificate = writer.context.targets.last(name).is_some_and(|state| state.client_certificate).then(|| {
+    let stalled = (!ready.is_true() && ready.reason != Reason::TargetNotReady)
+        .then(|| Finding::problem(ready.reason, ready.message.clone()));
+    let client_certificate = writer.context.targets.last_state(name).is_some_and(|state| state.client_certificate).then(|| {
         let message = "the Secret of certSecretRef also holds a client certificate or key; it is \
                        never issued, because an apiserver would authenticate every tenant as its user";
-        Finding::so(Reason::ClientCertificateIgnored, message)
+        Finding::problem(Reason::ClientCertificateIgnored, message)
     });
     let open = match target {
-        Some(target) if ready.holds() => admits_unlisted_user(target, trials),
+        Some(target) if ready.is_true() => admits_unlisted_user(target, trials),
         _ => None,
     };
     let unpaired = target.and_then(|target| {
@@ -268,9 +268,9 @@ async fn update_status(
     let incomplete = unchecked_policies::policies_are_incomplete(&writer.policies);
     let known = known_answers(target, &ready, trials, answers);
     let (reachable, authenticates) = (known.reachable_finding(), known.authenticates_finding());
-    writer.context.metrics.target(
+    writer.context.metrics.report_target(
         name,
-        reachable.as_ref().map(Finding::holds),
+        reachable.as_ref().map(Finding::is_true),
         known.accesses.map(|accesses| accesses.counts),
     );
     let optional = [
@@ -309,7 +309,7 @@ fn known_answers<'a>(
     answers: &AnswersByTarget,
 ) -> KnownAnswers<'a> {
     let asked = |target: &&TargetCluster| {
-        ready.holds()
+        ready.is_true()
             && target.is_cluster()
             && target.probe != Probe::Off
             && target.client_certificates.is_none()
@@ -343,12 +343,12 @@ async fn report_missing_leader(writer: &TargetStatusWriter) {
     let message = "no replica of Keyferry has led for a minute: deliveries and withdrawals \
                    wait, and statuses are old; check which process holds the Lease \
                    keyferry in Keyferry's namespace";
-    let finding = Finding::so(Reason::LeaderMissing, message);
+    let finding = Finding::problem(Reason::LeaderMissing, message);
     for name in writer.context.store.target_names() {
         let Some(record) = writer.context.store.target(&name).filter(is_reported) else {
             continue;
         };
-        if standing(&record.status, "LeaderMissing").is_some() {
+        if condition_state(&record.status, "LeaderMissing").is_some() {
             continue;
         }
         let mut all = record
@@ -392,15 +392,15 @@ fn ready_finding(writer: &TargetStatusWriter, target: &TargetCluster) -> Finding
     let published = writer.context.published.current();
     let issuer = published.as_ref().map(|published| &published.issuer);
     match check_readiness(target, issuer) {
-        Err(error @ NotReady::Suspended) => Finding::not(
+        Err(error @ NotReady::Suspended) => Finding::failed(
             error.reason(),
             "nothing is minted while spec.suspend is true",
         ),
-        _ if writer.guard.is_known_as_hubs(&target.audience) => Finding::not(
+        _ if writer.guard.is_known_as_hubs(&target.audience) => Finding::failed(
             Reason::AudienceIsHubs,
             "the hub's own apiserver accepts this audience; nothing is minted for it",
         ),
-        Err(error @ NotReady::IssuerCollision(_)) => Finding::not(
+        Err(error @ NotReady::IssuerCollision(_)) => Finding::failed(
             error.reason(),
             "the target has the hub's issuer as its own and refuses tokens of it",
         ),
@@ -408,11 +408,11 @@ fn ready_finding(writer: &TargetStatusWriter, target: &TargetCluster) -> Finding
         Ok(()) | Err(NotReady::IssuerUnknown | NotReady::Certificates { .. }) => {
             match writer.context.targets.readiness(target) {
                 // Whether it can be used, only its answers tell.
-                Readiness::Ready(_) => Finding::well(
+                Readiness::Ready(_) => Finding::ok(
                     "declared: its spec and CA certificates are valid; TargetReachable and \
                      TargetAuthenticates say what it answers",
                 ),
-                Readiness::NotReady { reason, message } => Finding::not(reason, message),
+                Readiness::NotReady { reason, message } => Finding::failed(reason, message),
             }
         }
     }
@@ -430,7 +430,7 @@ fn admits_unlisted_user(
     let message = "the target accepted a token of Keyferry's canary, which has no rights: no \
                    rule of its AuthenticationConfiguration restricts which users it accepts; \
                    keyferry trust prints one";
-    (trial.admitted == Some(true)).then(|| Finding::so(Reason::TargetUnrestricted, message))
+    (trial.admitted == Some(true)).then(|| Finding::problem(Reason::TargetUnrestricted, message))
 }
 
 async fn send_canary_token(
@@ -445,7 +445,7 @@ async fn send_canary_token(
         return None;
     };
     let token = writer.guard.canary_token(&target.audience).await.ok()?;
-    let probed = TargetAddress::of(target, ca_pem);
+    let probed = TargetAddress::of_target(target, ca_pem);
     Some(
         writer
             .context
@@ -475,7 +475,7 @@ async fn write_status(
     let last_probe_time = asked_at.map(|at| {
         recent_probe_time(&record.status, at)
             .filter(|_| same_counts)
-            .unwrap_or_else(|| seconds(at))
+            .unwrap_or_else(|| format_seconds(at))
     });
     let mut status = TargetClusterStatus {
         observed_generation: Some(record.generation),
@@ -511,7 +511,7 @@ async fn write_status(
         status.username_prefix = Some(writer.username_prefix.clone());
         status.cluster_resource_namespace = Some(writer.namespace.to_string());
     }
-    let Some(mut change) = patch(&record.status, &json!(status)) else {
+    let Some(mut change) = merge_patch(&record.status, &json!(status)) else {
         return Ok(());
     };
     change["metadata"] = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
@@ -521,8 +521,8 @@ async fn write_status(
         outcome => drop(outcome?),
     }
     for (kind, finding) in &findings {
-        let truth = if finding.holds() { "True" } else { "False" };
-        let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
+        let truth = if finding.is_true() { "True" } else { "False" };
+        let news = condition_state(&record.status, kind) != Some((truth, finding.reason.as_str()));
         // An admission policy of the hub affects all targets at once, so only the log reports it.
         if news
             && !matches!(
@@ -534,8 +534,8 @@ async fn write_status(
                     | "AdmissionPolicyIncomplete"
             )
         {
-            let subject = Subject::target(name, record.uid.as_str());
-            event::write(
+            let subject = Subject::of_target(name, record.uid.as_str());
+            event::write_event(
                 &writer.context.objects,
                 &*writer.context.random,
                 &subject,

@@ -55,7 +55,7 @@ pub async fn run_policy_assembly(store: Arc<ObjectStore>, policy: PolicyWriter, 
         }
         tokio::time::sleep(ASSEMBLY_DEBOUNCE).await;
         changes.borrow_and_update();
-        let assembled = store.assemble();
+        let assembled = store.assemble_policy();
         // Policy first: a reported fault must not precede its effect.
         policy.replace(assembled.policy.clone());
         faults.replace(assembled);
@@ -72,11 +72,11 @@ pub async fn run_managed_key_refresh(
 ) {
     let mut changes = policy.changes();
     loop {
-        maintainer.round(&policy.current()).await;
+        maintainer.run_round(&policy.current()).await;
         first_check.send_replace(true);
         tokio::select! {
             () = tokio::time::sleep(READ_EVERY) => {}
-            () = reload_signal.ordered() => {}
+            () = reload_signal.received() => {}
             changed = changes.changed() => if changed.is_err() { return },
         }
     }

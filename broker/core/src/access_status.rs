@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
-use keyferry_api::condition::{Finding, Truth, conditions, seconds, standing};
+use keyferry_api::condition::{Finding, Truth, condition_state, conditions, format_seconds};
 use keyferry_api::config::{Delivery, DeliveryType, TargetCluster};
 use keyferry_api::foreign_text;
 use keyferry_api::name::{AccessName, ObjectName};
@@ -87,8 +87,8 @@ pub struct AccessReport {
 impl AccessReport {
     /// `Ready`: authorised and delivered, nothing else.
     pub fn ready(&self) -> Finding {
-        match (self.authorized.holds(), self.delivered.holds()) {
-            (true, true) => Finding::well("authorised and delivered"),
+        match (self.authorized.is_true(), self.delivered.is_true()) {
+            (true, true) => Finding::ok("authorised and delivered"),
             (true, false) => Finding {
                 ..self.delivered.clone()
             },
@@ -102,7 +102,7 @@ impl AccessReport {
     pub fn probe_success(&self) -> Option<bool> {
         let finding = self.authenticates.as_ref()?;
         let is_unknown = finding.status == Truth::Unknown;
-        is_probe_result(is_unknown, finding.reason.as_str()).then(|| finding.holds())
+        is_probe_result(is_unknown, finding.reason.as_str()).then(|| finding.is_true())
     }
 
     /// Makes the status; fields without a result are omitted.
@@ -116,7 +116,8 @@ impl AccessReport {
         cluster: Option<ClusterStatus>,
     ) -> TargetAccessStatus {
         let ready = self.ready();
-        let hindrance = (!ready.holds()).then(|| Finding::so(ready.reason, ready.message.clone()));
+        let hindrance =
+            (!ready.is_true()).then(|| Finding::problem(ready.reason, ready.message.clone()));
         let (reconciling, stalled) = if self.passes {
             (hindrance, None)
         } else {
@@ -153,7 +154,7 @@ impl AccessReport {
                 .as_ref()
                 .map(|identity| identity.status(before, now)),
             last_probe_time: self.probed_at.map(|at| self.probe_time(before, at)),
-            exposure_until: self.exposure_until.map(seconds),
+            exposure_until: self.exposure_until.map(format_seconds),
             deliveries: deliveries.chain(self.left_over.iter().cloned()).collect(),
             last_handled_reconcile_at: self.handled.clone(),
         }
@@ -174,11 +175,11 @@ impl AccessReport {
             (truth, finding.reason.as_str())
         });
         let handled = before.get("lastHandledReconcileAt").and_then(Value::as_str);
-        let same =
-            standing(before, "TargetAuthenticates") == answer && handled == self.handled.as_deref();
+        let same = condition_state(before, "TargetAuthenticates") == answer
+            && handled == self.handled.as_deref();
         recent_probe_time(before, at)
             .filter(|_| same)
-            .unwrap_or_else(|| seconds(at))
+            .unwrap_or_else(|| format_seconds(at))
     }
 }
 
@@ -212,7 +213,7 @@ impl TargetIdentity {
             .filter(|known| (&known.username, &known.groups) == (&wanted.username, &wanted.groups));
         let since = known.and_then(|known| known.observed_at);
         IdentityStatus {
-            observed_at: Some(since.unwrap_or_else(|| seconds(now))),
+            observed_at: Some(since.unwrap_or_else(|| format_seconds(now))),
             ..wanted
         }
     }
@@ -247,8 +248,8 @@ impl DeliveryReport {
             reason: reason.to_owned(),
             message: (!self.message.is_empty())
                 .then(|| foreign_text::one_line(&self.message, 4096)),
-            expires_at: token.map(|token| seconds(token.expires_at)),
-            renew_at: token.map(|token| seconds(token.renew_at)),
+            expires_at: token.map(|token| format_seconds(token.expires_at)),
+            renew_at: token.map(|token| format_seconds(token.renew_at)),
             token_id: token.map(|token| token.token_id.clone()),
             key_id: token.and_then(|token| token.key_id.clone()),
         }
@@ -256,7 +257,7 @@ impl DeliveryReport {
 }
 
 /// Makes `status.cluster`: clientcmd's Cluster and the audience. None of it is secret.
-pub fn cluster(target: &TargetCluster, ca_pem: Option<&str>) -> ClusterStatus {
+pub fn cluster_status(target: &TargetCluster, ca_pem: Option<&str>) -> ClusterStatus {
     ClusterStatus {
         server: target.is_cluster().then(|| target.address.clone()),
         certificate_authority_data: ca_pem.map(|pem| STANDARD.encode(pem)),
@@ -267,7 +268,7 @@ pub fn cluster(target: &TargetCluster, ca_pem: Option<&str>) -> ClusterStatus {
 }
 
 /// Makes a merge patch (RFC 7396) from one status to another; `None` if they are equal.
-pub fn patch(before: &Value, wanted: &Value) -> Option<Value> {
+pub fn merge_patch(before: &Value, wanted: &Value) -> Option<Value> {
     let empty = Map::new();
     let (known, wanted_members) = (before.as_object().unwrap_or(&empty), wanted.as_object()?);
     let mut change: Map<String, Value> = wanted_members
@@ -294,7 +295,10 @@ pub fn patch(before: &Value, wanted: &Value) -> Option<Value> {
 }
 
 /// Returns the objects that the deliveries in a status wrote, with their reports.
-pub fn places(status: &Value, access: &AccessName) -> Vec<(ObjectPlace, DeliveryStatus)> {
+pub fn delivered_objects(
+    status: &Value,
+    access: &AccessName,
+) -> Vec<(ObjectPlace, DeliveryStatus)> {
     let place = |report: DeliveryStatus| {
         let delivery_type = DeliveryType::ALL
             .iter()
@@ -308,7 +312,7 @@ pub fn places(status: &Value, access: &AccessName) -> Vec<(ObjectPlace, Delivery
         };
         Some((place, report))
     };
-    deliveries(status).filter_map(place).collect()
+    delivery_reports(status).filter_map(place).collect()
 }
 
 /// Whether a delivered object may still exist, according to an access's status.
@@ -319,12 +323,12 @@ pub fn may_have_objects(status: &Value) -> bool {
         Reason::ObjectNotOurs,
     ]
     .map(Reason::as_str);
-    deliveries(status)
+    delivery_reports(status)
         .any(|report| report.object.is_some() && !withdrawn.contains(&report.reason.as_str()))
 }
 
 /// The reports of the deliveries in a status.
-fn deliveries(status: &Value) -> impl Iterator<Item = DeliveryStatus> {
+fn delivery_reports(status: &Value) -> impl Iterator<Item = DeliveryStatus> {
     let reports = status.get("deliveries").and_then(Value::as_array);
     reports.into_iter().flatten().map(|report| {
         DeliveryStatus::deserialize(report).unwrap_or_else(|_| readable_members(report))
@@ -369,20 +373,20 @@ mod tests {
     use keyferry_api::name::AccessName;
     use serde_json::json;
 
-    use super::{left_over, may_have_objects, patch, places};
+    use super::{delivered_objects, left_over, may_have_objects, merge_patch};
 
     #[test]
     fn a_patch_says_what_changes_and_what_goes() {
         let before = json!({ "observedGeneration": 1, "identity": { "username": "a", "uid": "x" }, "exposureUntil": "t" });
-        assert_eq!(patch(&before, &before), None);
+        assert_eq!(merge_patch(&before, &before), None);
         let wanted = json!({ "observedGeneration": 2, "identity": { "username": "b" } });
-        let change = patch(&before, &wanted).unwrap();
+        let change = merge_patch(&before, &wanted).unwrap();
         assert_eq!(
             change,
             json!({ "status": { "observedGeneration": 2, "identity": { "username": "b", "uid": null }, "exposureUntil": null } })
         );
         assert_eq!(
-            patch(&json!(null), &json!({ "observedGeneration": 1 })).unwrap()["status"]["observedGeneration"],
+            merge_patch(&json!(null), &json!({ "observedGeneration": 1 })).unwrap()["status"]["observedGeneration"],
             1
         );
     }
@@ -395,7 +399,7 @@ mod tests {
             { "type": "KubeConfigSecret", "object": "apps-kubeconfig", "keyID": "stolen", "message": 7 },
             "not an object",
         ] });
-        let found = places(&status, &access);
+        let found = delivered_objects(&status, &access);
         let [(place, report)] = found.as_slice() else {
             panic!("{found:?}")
         };
@@ -416,19 +420,19 @@ mod tests {
             { "name": "b", "object": 5 },
             { "name": "c", "type": "FluxConfigMap", "object": "../x", "reason": "Delivered" },
         ] });
-        let found: Vec<String> = places(&status, &access)
+        let found: Vec<String> = delivered_objects(&status, &access)
             .iter()
             .map(|(place, _)| place.to_string())
             .collect();
         assert_eq!(found, ["Secret tenant-a/apps-kubeconfig"]);
-        let (place, report) = places(&status, &access).remove(0);
+        let (place, report) = delivered_objects(&status, &access).remove(0);
         let kept = json!({ "deliveries": [left_over(&place, report)] });
         assert_eq!(
             kept["deliveries"][0]["name"], "Secret/apps-kubeconfig",
             "no delivery is called so, and the list is a map by name"
         );
         assert_eq!(
-            places(&kept, &access)[0].0,
+            delivered_objects(&kept, &access)[0].0,
             place,
             "and it is found again by what it says of itself"
         );

@@ -20,7 +20,7 @@ mod fill;
 use std::collections::BTreeSet;
 
 pub use self::compare::AdmissionPolicyGap;
-pub use self::fill::{FillError, MintableAudiences, manifests};
+pub use self::fill::{FillError, MintableAudiences, fill_manifests};
 
 /// A shipped policy and one of its bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,11 @@ pub struct AdmissionPolicy {
 
 impl AdmissionPolicy {
     /// A policy whose binding has the same name and is in the same file.
-    const fn of(name: &'static str, manifest: &'static str, meaning: &'static str) -> Self {
+    const fn with_manifest(
+        name: &'static str,
+        manifest: &'static str,
+        meaning: &'static str,
+    ) -> Self {
         Self {
             name,
             policy_name: name,
@@ -68,14 +72,14 @@ const PAIRING_BINDINGS: &str =
 const SELF_MANIFEST: &str = include_str!("../../../examples/admission-policies/self.yaml");
 
 /// Requires that the author of a TargetAccess may mint for its ServiceAccount.
-pub const AUTHOR: AdmissionPolicy = AdmissionPolicy::of(
+pub const AUTHOR_POLICY: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-author",
     include_str!("../../../examples/admission-policies/author.yaml"),
     "no token is written to an object",
 );
 
 /// Allows a target's audience only in tokens of its grants, regardless of who mints them.
-pub const PAIRING: AdmissionPolicy = AdmissionPolicy {
+pub const PAIRING_POLICY: AdmissionPolicy = AdmissionPolicy {
     name: "keyferry-pairing",
     policy_name: "keyferry-pairing",
     policy: PAIRING_MANIFEST,
@@ -89,12 +93,12 @@ pub const PAIRING_CLOSED: AdmissionPolicy = AdmissionPolicy {
     name: "keyferry-pairing-closed",
     meaning: "namespaces labelled access.keyferry.dev/closed are open while the AudiencePairing is \
         missing",
-    ..PAIRING
+    ..PAIRING_POLICY
 };
 
 /// Restricts changes of the labels by which a TargetCluster selects namespaces to users with the
 /// verb for it.
-pub const LABELS: AdmissionPolicy = AdmissionPolicy::of(
+pub const LABELS_POLICY: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-labels",
     include_str!("../../../examples/admission-policies/labels.yaml"),
     "anyone who may edit a namespace may make a namespaceSelector match it",
@@ -102,56 +106,56 @@ pub const LABELS: AdmissionPolicy = AdmissionPolicy::of(
 
 /// Forbids a TargetCluster to use an audience of the hub; any other audience needs the verb
 /// `claim`.
-pub const AUDIENCE: AdmissionPolicy = AdmissionPolicy::of(
+pub const AUDIENCE_POLICY: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-audience",
     include_str!("../../../examples/admission-policies/audience.yaml"),
     "anyone who may create TargetClusters may take an audience that others on the hub need",
 );
 
 /// Allows redirecting a target's tokens only with the verb `retarget`.
-pub const RETARGET: AdmissionPolicy = AdmissionPolicy::of(
+pub const RETARGET_POLICY: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-retarget",
     include_str!("../../../examples/admission-policies/retarget.yaml"),
     "anyone who may edit a TargetCluster may redirect its tokens",
 );
 
 /// Limits what Keyferry's own account may request from the hub.
-pub const OWN_ACCOUNT: AdmissionPolicy = AdmissionPolicy::of(
+pub const OWN_ACCOUNT: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-self",
     SELF_MANIFEST,
     "Keyferry's own account may ask for credentials of the hub, where RBAC lets it mint",
 );
 
 /// Limits which Secrets Keyferry's own account may write.
-pub const OWN_SECRETS: AdmissionPolicy = AdmissionPolicy::of(
+pub const OWN_SECRETS: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-self-secrets",
     SELF_MANIFEST,
     "Keyferry's own account may write Secrets that the hub fills with a token that does not end",
 );
 
 /// Limits which objects Keyferry's own account may change and delete.
-pub const OWN_DELIVERIES: AdmissionPolicy = AdmissionPolicy::of(
+pub const OWN_DELIVERIES: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-self-deliveries",
     SELF_MANIFEST,
     "Keyferry's own account may overwrite every Secret and ConfigMap where it is bound",
 );
 
 /// Limits what Keyferry's own account may change of TargetClusters and TargetAccesses.
-pub const OWN_TARGETS: AdmissionPolicy = AdmissionPolicy::of(
+pub const OWN_TARGETS: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-self-targets",
     SELF_MANIFEST,
     "Keyferry's own account may change a TargetAccess, and have a TargetCluster deleted",
 );
 
 /// Limits which certificates Keyferry's own account may request.
-pub const OWN_CERTIFICATES: AdmissionPolicy = AdmissionPolicy::of(
+pub const OWN_CERTIFICATES: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-self-certificates",
     SELF_MANIFEST,
     "Keyferry's own account may ask any signer for a certificate of any life",
 );
 
 /// Prevents the deletion of the AudiencePairing and of its definition.
-pub const KEPT: AdmissionPolicy = AdmissionPolicy::of(
+pub const KEPT_POLICY: AdmissionPolicy = AdmissionPolicy::with_manifest(
     "keyferry-kept",
     include_str!("../../../examples/admission-policies/kept.yaml"),
     "the AudiencePairing and its definition can be deleted, and then keyferry-pairing \
@@ -159,19 +163,19 @@ pub const KEPT: AdmissionPolicy = AdmissionPolicy::of(
 );
 
 /// All shipped admission policies.
-pub const ALL: [AdmissionPolicy; 12] = [
-    AUTHOR,
-    PAIRING,
+pub const ALL_POLICIES: [AdmissionPolicy; 12] = [
+    AUTHOR_POLICY,
+    PAIRING_POLICY,
     PAIRING_CLOSED,
-    LABELS,
-    AUDIENCE,
-    RETARGET,
+    LABELS_POLICY,
+    AUDIENCE_POLICY,
+    RETARGET_POLICY,
     OWN_ACCOUNT,
     OWN_SECRETS,
     OWN_CERTIFICATES,
     OWN_DELIVERIES,
     OWN_TARGETS,
-    KEPT,
+    KEPT_POLICY,
 ];
 
 /// The values that each hub sets in the shipped manifests.
@@ -191,11 +195,11 @@ pub struct HubSite {
 
 impl HubSite {
     /// The values in the shipped manifests, for a hub of which nothing is known.
-    pub fn shipped() -> Self {
+    pub fn of_shipped_manifests() -> Self {
         Self {
-            namespace: fill::NAMESPACE.to_owned(),
-            canary: fill::CANARY.to_owned(),
-            username: fill::USERNAME.to_owned(),
+            namespace: fill::SHIPPED_NAMESPACE.to_owned(),
+            canary: fill::SHIPPED_CANARY.to_owned(),
+            username: fill::SHIPPED_USERNAME.to_owned(),
             caller_audience: fill::CALLER_AUDIENCE.to_owned(),
             hub_audiences: BTreeSet::new(),
         }

@@ -20,7 +20,7 @@ use crate::request_id::RequestId;
 const MOST_CHARACTERS: usize = 512;
 
 /// The content of one line of the audit log. It keeps the typed values of the decision;
-/// [`AuditRecord::line`] makes the text.
+/// [`AuditRecord::to_json_line`] makes the text.
 #[derive(Debug, Default)]
 pub struct AuditRecord {
     /// When the decision was made.
@@ -66,7 +66,7 @@ pub struct AuditRecord {
 
 impl AuditRecord {
     /// Sets the decision and its reason.
-    pub fn ended(&mut self, decision: &'static str, reason: Reason) {
+    pub fn set_decision(&mut self, decision: &'static str, reason: Reason) {
         self.decision = decision;
         self.reason = reason.as_str();
     }
@@ -76,7 +76,7 @@ impl AuditRecord {
     ///
     /// # Errors
     /// The serialiser's error. Such a record must count as unwritten.
-    pub fn line(&self) -> serde_json::Result<Vec<u8>> {
+    pub fn to_json_line(&self) -> serde_json::Result<Vec<u8>> {
         let pair = self.grant.as_ref().map(Grant::pair);
         let caller = self
             .caller
@@ -101,11 +101,11 @@ impl AuditRecord {
             caller_certificate: caller
                 .and_then(VerifiedCaller::certificate)
                 .or(self.input_certificate.as_ref())
-                .map(AuditCertificate::accepted)
+                .map(AuditCertificate::of_accepted)
                 .or(self
                     .refused_certificate
                     .as_ref()
-                    .map(AuditCertificate::refused)),
+                    .map(AuditCertificate::of_refused)),
             input_credential: self.input_credential.as_ref().map(ObjectName::as_str),
             caller_issuer: external.map(|external| external.issuer().as_str()),
             caller_subject: external.map(|external| one_line(external.subject())),
@@ -226,7 +226,7 @@ struct AuditCertificate<'a> {
 }
 
 impl<'a> AuditCertificate<'a> {
-    fn accepted(note: &'a CertificateNote) -> Self {
+    fn of_accepted(note: &'a CertificateNote) -> Self {
         Self {
             uri: Some(&note.uri),
             serial: Some(&note.serial),
@@ -235,7 +235,7 @@ impl<'a> AuditCertificate<'a> {
         }
     }
 
-    fn refused(refused: &'a RefusedCertificate) -> Self {
+    fn of_refused(refused: &'a RefusedCertificate) -> Self {
         Self {
             fingerprint: Some(&refused.fingerprint),
             fault: Some(refused.fault.as_str()),
@@ -253,7 +253,7 @@ pub struct TokenNote {
 
 impl TokenNote {
     /// Makes the note of an issued token.
-    pub fn of(token: &BoundToken) -> Self {
+    pub fn of_token(token: &BoundToken) -> Self {
         Self {
             id: token.shared_id(),
             expires_at: token.deadline().wall(),
@@ -286,10 +286,10 @@ mod tests {
             route: "exchange",
             ..AuditRecord::default()
         };
-        record.ended("denied", Reason::CallerMalformed);
+        record.set_decision("denied", Reason::CallerMalformed);
         let line = r#"{"time":"1970-01-01T00:00:00Z","requestId":"000000000000000a","route":"exchange","decision":"denied","reason":"CallerMalformed"}"#;
         assert_eq!(
-            String::from_utf8(record.line().unwrap()).unwrap(),
+            String::from_utf8(record.to_json_line().unwrap()).unwrap(),
             format!("{line}\n")
         );
     }
@@ -305,7 +305,7 @@ mod tests {
                 grant,
                 ..AuditRecord::default()
             }
-            .line()
+            .to_json_line()
             .unwrap(),
         )
         .unwrap();

@@ -49,7 +49,7 @@ use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid}
 use crate::caller::VerifiedCaller;
 
 pub use self::allowed_request::is_system;
-use self::allowed_request::{AllowedRequest, find};
+use self::allowed_request::{AllowedRequest, find_allowed};
 
 /// The live objects of the hub that decisions need.
 pub trait HubView {
@@ -196,7 +196,7 @@ pub enum Review {
     AuthorChecked,
 }
 
-/// The right of one requester to one token. Only [`grant`] makes it.
+/// The right of one requester to one token. Only [`grant_token`] makes it.
 #[derive(Clone, Debug)]
 pub struct Grant {
     requester: Requester,
@@ -216,13 +216,13 @@ impl Grant {
 }
 
 /// A requester whose ServiceAccount matches the live one by UID; an operator has none. Only
-/// [`live`] makes it, and it is valid for one decision.
+/// [`require_live`] makes it, and it is valid for one decision.
 #[derive(Clone, Copy)]
 struct Live<'a>(&'a Requester);
 
 /// Refuses a caller whose ServiceAccount was deleted, or deleted and recreated: TokenReview keeps
 /// accepting its token for some seconds.
-fn live<'a>(requester: &'a Requester, hub: &dyn HubView) -> Result<Live<'a>, Reason> {
+fn require_live<'a>(requester: &'a Requester, hub: &dyn HubView) -> Result<Live<'a>, Reason> {
     match requester.identity() {
         Some(identity)
             if hub.service_account(&identity.account).as_ref() != Some(&identity.uid) =>
@@ -239,16 +239,16 @@ fn live<'a>(requester: &'a Requester, hub: &dyn HubView) -> Result<Live<'a>, Rea
 /// [`Reason::TargetNotGranted`] for everything that policy does not allow, whatever the cause, so
 /// that a caller cannot learn what exists. [`Reason::CallerIdentityChanged`] when the caller is not
 /// the live ServiceAccount.
-pub fn pair(
+pub fn authorise_request(
     policy: &Policy,
     hub: &dyn HubView,
     requester: &Requester,
     name: &AccessName,
     delivery: DeliveryType,
 ) -> Result<Pair, Reason> {
-    let live = live(requester, hub)?;
-    find(policy, hub, live, name, delivery)
-        .map(AllowedRequest::pair)
+    let live = require_live(requester, hub)?;
+    find_allowed(policy, hub, live, name, delivery)
+        .map(AllowedRequest::into_pair)
         .ok_or(Reason::TargetNotGranted)
 }
 
@@ -268,7 +268,7 @@ pub fn delivery_pair(
         .and_then(|access| access.delivery(delivery))
         .ok_or(Reason::TargetNotGranted)?
         .delivery_type;
-    pair(
+    authorise_request(
         policy,
         hub,
         &Requester::Delivery(delivery.clone()),
@@ -285,7 +285,7 @@ pub fn delivery_pair(
 /// [`Reason::AuthorUnchecked`] for a delivery whose author was not checked;
 /// [`Reason::TargetSuspended`] when target or access is suspended. Suspension is checked last, so
 /// only a requester that may use a target learns its state.
-pub fn grant(
+pub fn grant_token(
     policy: &Policy,
     requester: Requester,
     pair: Pair,
@@ -339,10 +339,10 @@ fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Resu
 /// be allowed, but for something other than what was minted.
 pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<(), Reason> {
     let Grant { requester, pair } = grant;
-    let live = live(requester, hub)?;
-    let now =
-        find(policy, hub, live, pair.access(), pair.0.delivery).ok_or(Reason::TargetNotGranted)?;
-    if !now.makes(pair) {
+    let live = require_live(requester, hub)?;
+    let now = find_allowed(policy, hub, live, pair.access(), pair.0.delivery)
+        .ok_or(Reason::TargetNotGranted)?;
+    if !now.makes_pair(pair) {
         return Err(Reason::GrantSuperseded);
     }
     // The access review is at most seconds old; the code that asked the hub limits its age.

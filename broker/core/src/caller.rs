@@ -91,7 +91,7 @@ pub struct ReviewedUser {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// An authenticated caller. Only [`accept`], [`accept_certificate`] and [`ExternalIdentity::caller`]
+/// An authenticated caller. Only [`accept_caller`], [`accept_certificate`] and [`ExternalIdentity::caller`]
 /// make it.
 #[derive(Clone, Debug)]
 pub struct VerifiedCaller(Arc<Facts>);
@@ -141,8 +141,8 @@ impl VerifiedCaller {
 /// Reads a caller's token, and refuses it early if it is invalid without a TokenReview.
 ///
 /// # Errors
-/// One of the `Caller…` reasons. Nothing read here is trusted before [`accept`].
-pub fn read(
+/// One of the `Caller…` reasons. Nothing read here is trusted before [`accept_caller`].
+pub fn read_caller_token(
     token: &str,
     rules: &CallerRules,
     now: Timestamp,
@@ -158,14 +158,14 @@ pub fn read(
         now,
         longest_life: None,
     };
-    verify::check_claims(&claims, &expected).map_err(reason)?;
+    verify::check_claims(&claims, &expected).map_err(reason_of)?;
     if rules.require_pod_bound && claims.pod.is_none() {
         return Err(Reason::CallerNotPodBound);
     }
     Ok(claims)
 }
 
-fn reason(error: ClaimsError) -> Reason {
+fn reason_of(error: ClaimsError) -> Reason {
     match error {
         ClaimsError::WrongIssuer => Reason::CallerIssuerMismatch,
         ClaimsError::WrongAudience | ClaimsError::OtherAudiences => Reason::CallerAudienceMismatch,
@@ -179,7 +179,7 @@ fn reason(error: ClaimsError) -> Reason {
 /// # Errors
 /// [`Reason::CallerRejected`] unless the hub authenticated the token for exactly our audience, and
 /// as exactly the ServiceAccount that the token itself names.
-pub fn accept(
+pub fn accept_caller(
     claims: &ServiceAccountClaims,
     answer: TokenReviewAnswer,
     rules: &CallerRules,

@@ -17,20 +17,20 @@ use serde_json::{Value, json};
 
 use crate::authorise::{Grant, Pair};
 
-pub use approval::{ListedRequest, NotApproved, RequestSubject, approve};
+pub use approval::{ListedRequest, NotApproved, RequestSubject, check_approval};
 
 /// The signer of client certificates that the hub's apiserver accepts.
-pub const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+pub const SIGNER_NAME: &str = "kubernetes.io/kube-apiserver-client";
 /// The usages of such a certificate: no other is requested or accepted.
-pub const USAGES: [&str; 2] = ["client auth", "digital signature"];
+pub const KEY_USAGES: [&str; 2] = ["client auth", "digital signature"];
 /// The API path of the CertificateSigningRequest collection.
-pub const COLLECTION: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+pub const COLLECTION_PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-const ACCESS: &str = "keyferry.dev/access";
-const DELIVERY: &str = "keyferry.dev/delivery";
+const ACCESS_ANNOTATION: &str = "keyferry.dev/access";
+const DELIVERY_ANNOTATION: &str = "keyferry.dev/delivery";
 /// Labels by which Keyferry finds the latest requests of a namespace without listing all others.
-const NAMESPACE: &str = "keyferry.dev/namespace";
-const HOUR: &str = "keyferry.dev/requested-in-hour";
+const NAMESPACE_LABEL: &str = "keyferry.dev/namespace";
+const HOUR_LABEL: &str = "keyferry.dev/requested-in-hour";
 /// The time over which requests are counted.
 pub const COUNTING_WINDOW: Duration = Duration::from_secs(3600);
 
@@ -89,7 +89,7 @@ pub fn latest_requests_path(namespace: &Namespace, now: Timestamp) -> String {
     let last = hour.saturating_sub(1);
     // The selector, percent-encoded: no name of a namespace needs that.
     format!(
-        "{COLLECTION}?labelSelector=keyferry.dev%2Fnamespace%3D{namespace}%2C\
+        "{COLLECTION_PATH}?labelSelector=keyferry.dev%2Fnamespace%3D{namespace}%2C\
          keyferry.dev%2Frequested-in-hour%20in%20%28{last}%2C{hour}%29"
     )
 }
@@ -136,7 +136,7 @@ impl CountedRequest {
     ) -> Option<Timestamp> {
         let spec = &self.spec;
         if spec.username.as_deref() != Some(requester)
-            || spec.signer_name.as_deref() != Some(SIGNER)
+            || spec.signer_name.as_deref() != Some(SIGNER_NAME)
         {
             return None;
         }
@@ -158,7 +158,7 @@ fn hour_of(now: Timestamp) -> i64 {
 }
 
 /// Renders the CertificateSigningRequest. It contains no secret.
-pub fn object(
+pub fn request_object(
     request: &CertificateRequest,
     access: &AccessName,
     delivery: &ObjectName,
@@ -171,17 +171,17 @@ pub fn object(
             "name": name_of(request),
             "labels": {
                 "app.kubernetes.io/managed-by": "keyferry",
-                NAMESPACE: access.namespace.as_str(),
-                HOUR: hour_of(now).to_string(),
+                NAMESPACE_LABEL: access.namespace.as_str(),
+                HOUR_LABEL: hour_of(now).to_string(),
             },
             // For the approver, which reads policy for this access itself.
-            "annotations": { ACCESS: access.to_string(), DELIVERY: delivery.as_str() },
+            "annotations": { ACCESS_ANNOTATION: access.to_string(), DELIVERY_ANNOTATION: delivery.as_str() },
         },
         "spec": {
             "request": STANDARD.encode(request.pem()),
-            "signerName": SIGNER,
+            "signerName": SIGNER_NAME,
             "expirationSeconds": request.lifetime().as_secs(),
-            "usages": USAGES,
+            "usages": KEY_USAGES,
         },
     })
 }
@@ -204,17 +204,17 @@ pub enum RequestProgress {
 }
 
 /// Reads the progress of a request from its CertificateSigningRequest.
-pub fn progress(object: &Value, request: &CertificateRequest) -> RequestProgress {
+pub fn request_progress(object: &Value, request: &CertificateRequest) -> RequestProgress {
     let spec = &object["spec"];
     // Another user may have deleted the object and created one with its name. The issued
     // certificate is checked in any case.
-    if spec["request"] != STANDARD.encode(request.pem()) || spec["signerName"] != SIGNER {
+    if spec["request"] != STANDARD.encode(request.pem()) || spec["signerName"] != SIGNER_NAME {
         return RequestProgress::Foreign;
     }
-    if let Some(text) = condition(object, "Denied") {
+    if let Some(text) = condition_text(object, "Denied") {
         return RequestProgress::Denied(text);
     }
-    if let Some(text) = condition(object, "Failed") {
+    if let Some(text) = condition_text(object, "Failed") {
         return RequestProgress::Failed(text);
     }
     let issued = object
@@ -223,13 +223,13 @@ pub fn progress(object: &Value, request: &CertificateRequest) -> RequestProgress
     match issued.filter(|text| !text.is_empty()) {
         // Bytes that cannot be decoded are refused later, by the check of the certificate.
         Some(text) => RequestProgress::Issued(STANDARD.decode(text).unwrap_or_default()),
-        None if condition(object, "Approved").is_some() => RequestProgress::Approved,
+        None if condition_text(object, "Approved").is_some() => RequestProgress::Approved,
         None => RequestProgress::Pending,
     }
 }
 
 /// The reason and message of a condition, if the object has it.
-fn condition(object: &Value, kind: &str) -> Option<String> {
+fn condition_text(object: &Value, kind: &str) -> Option<String> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     let found = conditions.iter().find(|one| one["type"] == kind)?;
     let text = |field: &str| found[field].as_str().unwrap_or_default();

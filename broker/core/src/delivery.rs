@@ -29,15 +29,15 @@ use crate::kubeconfig::KubeconfigError;
 
 pub use argo_cd::first_name_of as argo_cd_own_name;
 pub use body::{ObjectBody, ReadObject};
-pub use cluster_profile::status as cluster_profile_status;
+pub use cluster_profile::profile_status as cluster_profile_status;
 pub use delivered_token::DeliveredTokens;
-pub use express::{Field, NotExpressible, express};
+pub use express::{Field, NotExpressible, check_expressible};
 pub use flux_credential::OtherFluxCredential;
 pub use flux_object::FluxObject;
 pub use form::Form;
-pub use ownership::{DeliveredObject, FIELD_MANAGER, OwnedObject, found};
+pub use ownership::{DeliveredObject, FIELD_MANAGER, OwnedObject, classify_object};
 pub use place::{ObjectKind, ObjectPlace};
-pub use plan::{Step, plan};
+pub use plan::{Step, plan_step};
 pub use secret::cluster_of as cluster_api_cluster;
 
 /// The inputs from which an object is rendered.
@@ -96,8 +96,8 @@ pub fn render_certificate(
     if !delivery.holds_certificate() {
         return None;
     }
-    let object = client_certificate::secret(snapshot, certificate);
-    Some(body::dress(
+    let object = client_certificate::certificate_secret(snapshot, certificate);
+    Some(body::add_metadata(
         object,
         &place,
         snapshot,
@@ -111,7 +111,7 @@ pub fn render_certificate(
 ///
 /// # Errors
 /// [`KubeconfigError`] only if a serialiser fails.
-pub fn render(
+pub fn render_object(
     snapshot: &Snapshot<'_>,
     delivery: &Delivery,
     bearer: Option<&Bearer<'_>>,
@@ -122,16 +122,16 @@ pub fn render(
     let token = bearer.map(|bearer| bearer.token);
     let object = match delivery.delivery_type {
         DeliveryType::FluxConfigMap => flux::config_map(snapshot),
-        DeliveryType::KubeConfigSecret => secret::kubeconfig(snapshot, token)?,
+        DeliveryType::KubeConfigSecret => secret::kubeconfig_secret(snapshot, token)?,
         DeliveryType::ClusterAPISecret => secret::cluster_api(snapshot, &place.name, token)?,
-        DeliveryType::ArgoCDSecret => argo_cd::secret(snapshot, delivery, token),
-        DeliveryType::ClusterProfile => cluster_profile::object(snapshot),
+        DeliveryType::ArgoCDSecret => argo_cd::argo_cd_secret(snapshot, delivery, token),
+        DeliveryType::ClusterProfile => cluster_profile::profile_object(snapshot),
         DeliveryType::ClientCertificateSecret => {
             return Ok(render_certificate(snapshot, delivery, None));
         }
         DeliveryType::Exec | DeliveryType::HTTP => return Ok(None),
     };
-    Ok(Some(body::dress(
+    Ok(Some(body::add_metadata(
         object,
         &place,
         snapshot,

@@ -89,11 +89,11 @@ struct Parameters<'a> {
 /// # Errors
 /// [`ExchangeError`]. An empty value counts as absent, unknown parameters are ignored, and a
 /// repeated one is an error (RFC 6749 section 3.2).
-pub fn parse(
+pub fn parse_exchange(
     form: &[u8],
     certificate: ClientCertificate,
 ) -> Result<ExchangeRequest<'_>, ExchangeError> {
-    let parameters = parameters(form)?;
+    let parameters = parse_parameters(form)?;
     let invalid = |parameter, problem| ExchangeError::InvalidRequest { parameter, problem };
     let by_certificate = match parameters.grant_type.as_deref() {
         Some(GRANT_TYPE) => false,
@@ -145,7 +145,10 @@ pub fn parse(
     ))?;
     let access = AccessName::parse(&audience)
         .map_err(|_| invalid("audience", "must be <namespace>/<access>"))?;
-    let min_ttl = parameters.min_ttl.map(|text| seconds(&text)).transpose()?;
+    let min_ttl = parameters
+        .min_ttl
+        .map(|text| parse_seconds(&text))
+        .transpose()?;
     let tell_cluster = match parameters.keyferry_cluster.as_deref() {
         None => false,
         Some("true") => true,
@@ -160,7 +163,7 @@ pub fn parse(
     })
 }
 
-fn seconds(text: &str) -> Result<Duration, ExchangeError> {
+fn parse_seconds(text: &str) -> Result<Duration, ExchangeError> {
     let problem = ExchangeError::InvalidRequest {
         parameter: "min_ttl",
         problem: "must be a whole number of seconds",
@@ -171,7 +174,7 @@ fn seconds(text: &str) -> Result<Duration, ExchangeError> {
     text.parse().map(Duration::from_secs).map_err(|_| problem)
 }
 
-fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
+fn parse_parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
     let malformed = ExchangeError::InvalidRequest {
         parameter: "body",
         problem: "is not a form in UTF-8",
@@ -188,8 +191,8 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
     for pair in form.split('&') {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (key, value) = (
-            decode(key).ok_or(malformed)?,
-            decode(value).ok_or(malformed)?,
+            decode_percent(key).ok_or(malformed)?,
+            decode_percent(value).ok_or(malformed)?,
         );
         if value.is_empty() {
             continue;
@@ -254,7 +257,7 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
 
 /// Decodes percent-encoding strictly. `form_urlencoded` would repair `%zz` and bytes that are not
 /// UTF-8, so that two readers could see different values.
-fn decode(text: &str) -> Option<Cow<'_, str>> {
+fn decode_percent(text: &str) -> Option<Cow<'_, str>> {
     // A JWT needs no decoding, so the caller's token is not copied.
     if !text.contains(['%', '+', '\0']) {
         return Some(Cow::Borrowed(text));
@@ -264,7 +267,7 @@ fn decode(text: &str) -> Option<Cow<'_, str>> {
     while let Some(byte) = rest.next() {
         decoded.push(match byte {
             b'+' => b' ',
-            b'%' => hex(rest.next()?)? << 4 | hex(rest.next()?)?,
+            b'%' => hex_value(rest.next()?)? << 4 | hex_value(rest.next()?)?,
             plain => plain,
         });
     }
@@ -274,7 +277,7 @@ fn decode(text: &str) -> Option<Cow<'_, str>> {
         .map(Cow::Owned)
 }
 
-fn hex(digit: u8) -> Option<u8> {
+fn hex_value(digit: u8) -> Option<u8> {
     char::from(digit)
         .to_digit(16)
         .and_then(|value| value.try_into().ok())
@@ -288,7 +291,7 @@ mod tests {
     use super::{ClientCertificate, ExchangeError, ExchangeRequest};
 
     fn parse(form: &[u8]) -> Result<ExchangeRequest<'_>, ExchangeError> {
-        super::parse(form, ClientCertificate::Absent)
+        super::parse_exchange(form, ClientCertificate::Absent)
     }
 
     const GOOD: &str = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=a.b.c\
@@ -436,13 +439,14 @@ mod tests {
     fn client_credentials_need_a_certificate_and_no_token() {
         use ClientCertificate::{Absent, Presented};
         const CREDENTIALS: &str = "grant_type=client_credentials&audience=tenant-a%2Fprod";
-        let read = super::parse(CREDENTIALS.as_bytes(), Presented).unwrap();
+        let read = super::parse_exchange(CREDENTIALS.as_bytes(), Presented).unwrap();
         assert!(read.subject_token.is_none());
         assert_eq!(read.access.to_string(), "tenant-a/prod");
-        let wrong = |form: &str, certificate| match super::parse(form.as_bytes(), certificate) {
-            Err(ExchangeError::InvalidRequest { parameter, .. }) => parameter,
-            other => panic!("{other:?}"),
-        };
+        let wrong =
+            |form: &str, certificate| match super::parse_exchange(form.as_bytes(), certificate) {
+                Err(ExchangeError::InvalidRequest { parameter, .. }) => parameter,
+                other => panic!("{other:?}"),
+            };
         assert_eq!(wrong(CREDENTIALS, Absent), "grant_type");
         assert_eq!(
             wrong(&format!("{CREDENTIALS}&subject_token_type=x"), Presented),
@@ -457,7 +461,7 @@ mod tests {
             GOOD.to_owned(),
             format!("{CREDENTIALS}&subject_token=a.b.c"),
         ] {
-            let read = super::parse(form.as_bytes(), Presented).unwrap();
+            let read = super::parse_exchange(form.as_bytes(), Presented).unwrap();
             assert!(read.subject_token.is_some(), "{form}");
         }
         let without = GOOD.replace("&subject_token=a.b.c", "");

@@ -20,7 +20,7 @@ pub const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
 /// variable.
 pub const MAX_EXEC_INFO_BYTES: usize = 256 * 1024;
 
-const LIMITS: JsonLimits = JsonLimits {
+const EXEC_INFO_LIMITS: JsonLimits = JsonLimits {
     bytes: MAX_EXEC_INFO_BYTES,
     depth: 32,
 };
@@ -101,7 +101,7 @@ impl ExecInfo {
                 named: NamedByCluster::Nothing,
             });
         };
-        let object = read_object(text, LIMITS)?;
+        let object = read_object(text, EXEC_INFO_LIMITS)?;
         if object.get("kind").and_then(Value::as_str) != Some("ExecCredential") {
             return Err(ExecInfoError::Kind);
         }
@@ -117,9 +117,10 @@ impl ExecInfo {
         };
         let (cluster, named) = match spec.and_then(|spec| spec.get("cluster")) {
             None | Some(Value::Null) => (None, NamedByCluster::Nothing),
-            Some(Value::Object(cluster)) => {
-                (Some(claimed(cluster)?), NamedByCluster::read(cluster))
-            }
+            Some(Value::Object(cluster)) => (
+                Some(read_claimed_cluster(cluster)?),
+                NamedByCluster::read(cluster),
+            ),
             Some(_) => return Err(ExecInfoError::Member("spec.cluster")),
         };
         Ok(Self {
@@ -147,7 +148,7 @@ impl NamedByCluster {
     }
 }
 
-fn claimed(cluster: &Map<String, Value>) -> Result<ClaimedCluster, ExecInfoError> {
+fn read_claimed_cluster(cluster: &Map<String, Value>) -> Result<ClaimedCluster, ExecInfoError> {
     let text = |member: &str, path: &'static str| match cluster.get(member) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
@@ -176,7 +177,7 @@ fn claimed(cluster: &Map<String, Value>) -> Result<ClaimedCluster, ExecInfoError
 
 /// When the client must request a new token: 60 s before the token expires, and no later than the
 /// server says. `None` if that is less than 10 s away by this machine's clock.
-pub fn expiration(token: &UnverifiedJwt, usable: Duration, now: Timestamp) -> Option<Timestamp> {
+pub fn refresh_time(token: &UnverifiedJwt, usable: Duration, now: Timestamp) -> Option<Timestamp> {
     let exp = Timestamp::from_second(token.claims().get("exp")?.as_i64()?).ok()?;
     let by_token = exp.checked_sub(lifetime::MARGIN).ok()?;
     let expiration = by_token.min(now.checked_add(usable).ok()?);
@@ -214,7 +215,7 @@ struct Status<'a> {
 ///
 /// # Errors
 /// Only if the serialiser fails. An empty output would be read as one without a credential.
-pub fn answer(
+pub fn render_credential(
     version: ExecVersion,
     token: &SecretString,
     expiration: Timestamp,
@@ -246,7 +247,9 @@ mod tests {
     use secrecy::ExposeSecret;
     use serde_json::json;
 
-    use super::{ExecInfo, ExecInfoError, ExecVersion, NamedByCluster, answer, expiration};
+    use super::{
+        ExecInfo, ExecInfoError, ExecVersion, NamedByCluster, refresh_time, render_credential,
+    };
 
     fn info(spec: serde_json::Value) -> Result<ExecInfo, ExecInfoError> {
         let text = json!({ "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "spec": spec });
@@ -278,7 +281,7 @@ mod tests {
                 "{version}"
             );
         }
-        let found = answer(
+        let found = render_credential(
             ExecVersion::V1,
             &"a.b.c".to_owned().into(),
             "2026-08-01T10:00:00.75Z".parse().unwrap(),
@@ -390,32 +393,35 @@ mod tests {
         let token = UnverifiedJwt::parse(&key(SigningAlgorithm::Es256).token(&claims)).unwrap();
         let at = |seconds: i64| Timestamp::from_second(now.as_second() + seconds).unwrap();
         assert_eq!(
-            expiration(&token, Duration::from_secs(540), now),
+            refresh_time(&token, Duration::from_secs(540), now),
             Some(at(540))
         );
         assert_eq!(
-            expiration(&token, Duration::from_secs(100), now),
+            refresh_time(&token, Duration::from_secs(100), now),
             Some(at(100)),
             "the server's word, where it is shorter"
         );
         assert_eq!(
-            expiration(&token, Duration::from_secs(9000), now),
+            refresh_time(&token, Duration::from_secs(9000), now),
             Some(at(540))
         );
         assert_eq!(
-            expiration(&token, Duration::from_secs(540), at(530)),
+            refresh_time(&token, Duration::from_secs(540), at(530)),
             Some(at(540))
         );
-        assert_eq!(expiration(&token, Duration::from_secs(540), at(531)), None);
         assert_eq!(
-            expiration(&token, Duration::from_secs(540), at(3600)),
+            refresh_time(&token, Duration::from_secs(540), at(531)),
+            None
+        );
+        assert_eq!(
+            refresh_time(&token, Duration::from_secs(540), at(3600)),
             None,
             "a clock that is an hour ahead"
         );
         for exp in [json!("never"), json!(null), json!(1e40)] {
             claims["exp"] = exp;
             let token = UnverifiedJwt::parse(&key(SigningAlgorithm::Es256).token(&claims)).unwrap();
-            assert_eq!(expiration(&token, Duration::from_secs(540), now), None);
+            assert_eq!(refresh_time(&token, Duration::from_secs(540), now), None);
         }
     }
 

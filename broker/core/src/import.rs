@@ -7,7 +7,7 @@
 mod argo_cd;
 mod cluster_profile;
 #[cfg(test)]
-pub(crate) use render::HEAD as TEST_HEAD;
+pub(crate) use render::CONFIG_HEADER as TEST_HEAD;
 
 mod encoding;
 mod kubeconfig;
@@ -88,7 +88,7 @@ pub enum ImportError {
     Mistakes(String),
 }
 
-fn field(field: impl Into<String>, problem: impl Into<String>) -> ImportError {
+fn field_error(field: impl Into<String>, problem: impl Into<String>) -> ImportError {
     ImportError::Field {
         field: field.into(),
         problem: problem.into(),
@@ -99,16 +99,17 @@ fn field(field: impl Into<String>, problem: impl Into<String>) -> ImportError {
 ///
 /// # Errors
 /// [`ImportError`].
-pub fn read(input: &[u8], choice: Choice<'_>) -> Result<Imported, ImportError> {
-    let document = only_item(document(&encoding::decode_text(input)?)?)?;
+pub fn read_import(input: &[u8], choice: Choice<'_>) -> Result<Imported, ImportError> {
+    let document = only_item(parse_document(&encoding::decode_text(input)?)?)?;
     match (text_of(&document, "apiVersion"), text_of(&document, "kind")) {
-        ("v1", "Config") => kubeconfig::read(&document, choice.context),
-        ("v1", "Secret") if argo_cd::is_cluster(&document) => argo_cd::read(&document),
+        ("v1", "Config") => kubeconfig::read_kubeconfig(&document, choice.context),
+        ("v1", "Secret") if argo_cd::is_cluster(&document) => argo_cd::read_argo_cd(&document),
         ("v1", "Secret") => {
             let (key, bytes) = kubeconfig_of(&document, choice.key)?;
             let inner = encoding::decode_text(&bytes)
-                .map_err(|_| field(format!("data.{key}"), "is not text"))?;
-            let mut imported = kubeconfig::read(&self::document(&inner)?, choice.context)?;
+                .map_err(|_| field_error(format!("data.{key}"), "is not text"))?;
+            let mut imported =
+                kubeconfig::read_kubeconfig(&self::parse_document(&inner)?, choice.context)?;
             // Cluster API labels a Secret with the name of its cluster.
             if let Some(cluster) = document
                 .pointer("/metadata/labels/cluster.x-k8s.io~1cluster-name")
@@ -119,11 +120,11 @@ pub fn read(input: &[u8], choice: Choice<'_>) -> Result<Imported, ImportError> {
             Ok(imported)
         }
         (version, "ClusterProfile") if version.starts_with("multicluster.x-k8s.io/") => {
-            cluster_profile::read(&document, choice.provider)
+            cluster_profile::read_cluster_profile(&document, choice.provider)
         }
         // client-go fills both in (clientcmd, Load).
         ("" | "v1", "" | "Config") if document.get("clusters").is_some() => {
-            kubeconfig::read(&document, choice.context)
+            kubeconfig::read_kubeconfig(&document, choice.context)
         }
         _ => Err(ImportError::Kind),
     }
@@ -139,7 +140,7 @@ fn only_item(mut document: Value) -> Result<Value, ImportError> {
         return Ok(items.remove(0));
     }
     let name = |item: &Value| {
-        plain(text_of(
+        printable_name(text_of(
             item.get("metadata").unwrap_or(&Value::Null),
             "name",
         ))
@@ -160,8 +161,8 @@ const KUBECONFIG_KEYS: [&str; 3] = ["value", "value.yaml", "kubeconfig"];
 
 fn kubeconfig_of(secret: &Value, key: Option<&str>) -> Result<(String, Vec<u8>), ImportError> {
     if let Some(key) = key {
-        let bytes = entry(secret, key)?.ok_or_else(|| {
-            field(
+        let bytes = secret_entry(secret, key)?.ok_or_else(|| {
+            field_error(
                 format!("data.{key}"),
                 "is not there; name another with --key",
             )
@@ -169,7 +170,7 @@ fn kubeconfig_of(secret: &Value, key: Option<&str>) -> Result<(String, Vec<u8>),
         return Ok((key.to_owned(), bytes));
     }
     for key in KUBECONFIG_KEYS {
-        if let Some(bytes) = entry(secret, key)? {
+        if let Some(bytes) = secret_entry(secret, key)? {
             return Ok((key.to_owned(), bytes));
         }
     }
@@ -179,7 +180,7 @@ fn kubeconfig_of(secret: &Value, key: Option<&str>) -> Result<(String, Vec<u8>),
         .flat_map(Map::keys)
         .collect();
     if let [key] = keys[..]
-        && let Some(bytes) = entry(secret, key)?
+        && let Some(bytes) = secret_entry(secret, key)?
     {
         return Ok((key.clone(), bytes));
     }
@@ -188,14 +189,14 @@ fn kubeconfig_of(secret: &Value, key: Option<&str>) -> Result<(String, Vec<u8>),
     } else {
         format!(
             "has none of value, value.yaml and kubeconfig; name the key of the kubeconfig with --key: {}",
-            named_few(keys.iter().map(|key| plain(key)))
+            named_few(keys.iter().map(|key| printable_name(key)))
         )
     };
-    Err(field("data", problem))
+    Err(field_error("data", problem))
 }
 
 /// An entry of a Secret, from `data` or `stringData`.
-fn entry(secret: &Value, key: &str) -> Result<Option<Vec<u8>>, ImportError> {
+fn secret_entry(secret: &Value, key: &str) -> Result<Option<Vec<u8>>, ImportError> {
     let member = |part: &str| {
         secret
             .get(part)
@@ -208,10 +209,10 @@ fn entry(secret: &Value, key: &str) -> Result<Option<Vec<u8>>, ImportError> {
     let decoded = member("data").map(encoding::decode_base64);
     decoded
         .transpose()
-        .map_err(|_| field(format!("data.{key}"), "is not base64"))
+        .map_err(|_| field_error(format!("data.{key}"), "is not base64"))
 }
 
-fn document(text: &str) -> Result<Value, ImportError> {
+fn parse_document(text: &str) -> Result<Value, ImportError> {
     if text.len() > MAX_IMPORT_BYTES {
         return Err(ImportError::Form(0));
     }
@@ -231,7 +232,7 @@ fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
 }
 
 /// Reads an optional string member. An empty string counts as absent.
-fn optional(
+fn optional_text(
     members: &Map<String, Value>,
     member: &str,
     path: &str,
@@ -240,17 +241,17 @@ fn optional(
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.is_empty() => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(field(format!("{path}.{member}"), "is not a text")),
+        Some(_) => Err(field_error(format!("{path}.{member}"), "is not a text")),
     }
 }
 
 /// Reads the cluster structure of clientcmd, which kubeconfigs and ClusterProfiles share.
-fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportError> {
+fn read_cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportError> {
     match members.get("insecure-skip-tls-verify") {
         None | Some(Value::Null | Value::Bool(false)) => {}
-        _ => return Err(insecure(&format!("{path}.insecure-skip-tls-verify"))),
+        _ => return Err(insecure_error(&format!("{path}.insecure-skip-tls-verify"))),
     }
-    let ca = optional(members, "certificate-authority-data", path)?;
+    let ca = optional_text(members, "certificate-authority-data", path)?;
     // As in client-go, the data takes precedence.
     if ca.is_none()
         && members
@@ -259,10 +260,10 @@ fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportE
     {
         let fix = "names a file, which is not read; put its content in base64 into \
             certificate-authority-data";
-        return Err(field(format!("{path}.certificate-authority"), fix));
+        return Err(field_error(format!("{path}.certificate-authority"), fix));
     }
-    let server = optional(members, "server", path)?
-        .ok_or_else(|| field(format!("{path}.server"), "is missing"))?;
+    let server = optional_text(members, "server", path)?
+        .ok_or_else(|| field_error(format!("{path}.server"), "is missing"))?;
     let mut dropped = Vec::new();
     let kept = [
         "server",
@@ -276,27 +277,27 @@ fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportE
         members
             .keys()
             .filter(|member| !kept.contains(&member.as_str()))
-            .map(|member| plain(member)),
+            .map(|member| printable_name(member)),
     );
     Ok(Imported {
         name: String::new(),
         server,
         ca,
-        tls_server_name: optional(members, "tls-server-name", path)?,
-        proxy_url: optional(members, "proxy-url", path)?,
+        tls_server_name: optional_text(members, "tls-server-name", path)?,
+        proxy_url: optional_text(members, "proxy-url", path)?,
         dropped,
         warnings: Vec::new(),
     })
 }
 
-fn insecure(path: &str) -> ImportError {
+fn insecure_error(path: &str) -> ImportError {
     let fix = "is set, so anyone on the network path could read the tokens; get the cluster's CA \
         certificate, put it in, and remove this";
-    field(path, fix)
+    field_error(path, fix)
 }
 
 /// Makes a name from the input safe to print.
-fn plain(text: &str) -> String {
+fn printable_name(text: &str) -> String {
     text.chars()
         .filter(|character| character.is_ascii_graphic())
         .take(60)

@@ -144,27 +144,27 @@ struct ContextFields {
 ///
 /// # Errors
 /// [`KubeconfigError`]: the target is not a cluster, or the serialiser fails.
-pub fn render(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigError> {
+pub fn render_kubeconfig(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigError> {
     if !parts.target.is_cluster() {
         return Err(KubeconfigError::NoCluster(parts.target.name.clone()));
     }
     with_token(
-        &PublicCluster::of(parts.target, parts.ca_pem),
+        &PublicCluster::of_target(parts.target, parts.ca_pem),
         parts.access,
         parts.token,
     )
 }
 
-/// As [`render`], but from connection data instead of a TargetCluster.
+/// As [`render_kubeconfig`], but from connection data instead of a TargetCluster.
 ///
 /// # Errors
-/// As [`render`].
+/// As [`render_kubeconfig`].
 pub fn with_token(
     cluster: &PublicCluster,
     access: &AccessName,
     token: &SecretString,
 ) -> Result<SecretString, KubeconfigError> {
-    write(
+    write_kubeconfig(
         cluster,
         cluster.certificate_authority_data.clone(),
         None,
@@ -177,13 +177,13 @@ pub fn with_token(
 /// Writes a kubeconfig whose user is the exec plugin. It contains no secret.
 ///
 /// # Errors
-/// As [`render`].
+/// As [`render_kubeconfig`].
 pub fn with_exec(
     cluster: &PublicCluster,
     access: &AccessName,
     stanza: &ExecStanza,
 ) -> Result<String, KubeconfigError> {
-    write(
+    write_kubeconfig(
         cluster,
         cluster.certificate_authority_data.clone(),
         None,
@@ -195,13 +195,13 @@ pub fn with_exec(
 /// Writes a kubeconfig that names the files `token` and `ca.crt` beside it. It contains no secret.
 ///
 /// # Errors
-/// As [`render`].
+/// As [`render_kubeconfig`].
 pub fn with_files(cluster: &PublicCluster, access: &AccessName) -> Result<String, KubeconfigError> {
     let ca_file = cluster
         .certificate_authority_data
         .as_ref()
         .map(|_| "./ca.crt");
-    write(
+    write_kubeconfig(
         cluster,
         None,
         ca_file,
@@ -211,7 +211,7 @@ pub fn with_files(cluster: &PublicCluster, access: &AccessName) -> Result<String
 }
 
 /// Writes one cluster, one user and the context that joins them.
-fn write(
+fn write_kubeconfig(
     connection: &PublicCluster,
     ca_data: Option<String>,
     ca_file: Option<&'static str>,

@@ -11,21 +11,21 @@ use serde_json::{Value, json};
 use crate::authorise::{self, HubView, Requester};
 
 /// The name of the one AudiencePairing.
-pub const NAME: &str = "keyferry";
+pub const PAIRING_NAME: &str = "keyferry";
 /// The API path of the AudiencePairing collection.
-pub const COLLECTION: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings";
+pub const COLLECTION_PATH: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings";
 /// An audience that no ServiceAccount may use, not even the canary. If the hub refuses a token for
 /// it, the admission policy works.
-pub const NOBODYS: &str = "keyferry.dev/nobody";
+pub const UNUSABLE_AUDIENCE: &str = "keyferry.dev/nobody";
 
 /// The ServiceAccounts that may get a token for each audience.
 ///
 /// Each of `audiences` is listed, including those of targets that cannot be used as configured, so
 /// that no other ServiceAccount gets a token for them. The canary may use them all: it tests
 /// audiences, and no target admits it. A suspended target or access grants its audience to no
-/// ServiceAccount. This also stops clients that mint for themselves, as Flux does. [`NOBODYS`] is
+/// ServiceAccount. This also stops clients that mint for themselves, as Flux does. [`UNUSABLE_AUDIENCE`] is
 /// granted to none.
-pub fn pairs(
+pub fn accounts_by_audience(
     policy: &Policy,
     hub: &dyn HubView,
     audiences: impl IntoIterator<Item = String>,
@@ -47,22 +47,23 @@ pub fn pairs(
             .iter()
             .map(|(_, shape)| *shape);
         let allowed = shapes.into_iter().find_map(|shape| {
-            authorise::pair(policy, hub, &Requester::Operator, &access.name, shape).ok()
+            authorise::authorise_request(policy, hub, &Requester::Operator, &access.name, shape)
+                .ok()
         });
         if let (Some(pair), Some(accounts)) = (allowed, pairs.get_mut(target.audience.as_str())) {
             accounts.insert(pair.service_account().account.to_string());
         }
     }
     // Inserted last, so that no target can grant this audience.
-    pairs.insert(NOBODYS.to_owned(), BTreeSet::new());
+    pairs.insert(UNUSABLE_AUDIENCE.to_owned(), BTreeSet::new());
     pairs
 }
 
 /// The AudiencePairing object. With `version` it replaces the stored object of that
 /// resourceVersion.
-pub fn object(pairs: &BTreeMap<String, BTreeSet<String>>, version: Option<&str>) -> Value {
+pub fn pairing_object(pairs: &BTreeMap<String, BTreeSet<String>>, version: Option<&str>) -> Value {
     let pairs = pairs.clone();
-    let mut object = AudiencePairing::new(NAME, AudiencePairs { pairs });
+    let mut object = AudiencePairing::new(PAIRING_NAME, AudiencePairs { pairs });
     object.metadata.resource_version = version.map(str::to_owned);
     json!(object)
 }
@@ -77,7 +78,7 @@ mod tests {
     use keyferry_api::name::{Namespace, ObjectName};
     use keyferry_api::service_account::{ServiceAccount, Uid};
 
-    use super::{NOBODYS, pairs};
+    use super::{UNUSABLE_AUDIENCE, accounts_by_audience};
     use crate::authorise::HubView;
 
     /// A hub where every account and every namespace exists.
@@ -111,14 +112,14 @@ mod tests {
             namespace: Namespace::new("keyferry-system").unwrap(),
             name: ObjectName::new("canary").unwrap(),
         };
-        pairs(&policy, &Hub, [audience.to_owned()], &canary)
+        accounts_by_audience(&policy, &Hub, [audience.to_owned()], &canary)
     }
 
     #[test]
     fn the_audience_of_nobody_stays_nobodys() {
-        assert_eq!(all("", "", "prod")[NOBODYS], BTreeSet::new());
+        assert_eq!(all("", "", "prod")[UNUSABLE_AUDIENCE], BTreeSet::new());
         assert_eq!(
-            all("", "", NOBODYS)[NOBODYS],
+            all("", "", UNUSABLE_AUDIENCE)[UNUSABLE_AUDIENCE],
             BTreeSet::new(),
             "even where a target claims it"
         );

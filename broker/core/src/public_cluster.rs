@@ -84,7 +84,7 @@ pub enum OtherCluster {
 
 impl PublicCluster {
     /// The connection data of a target, with its CA certificates as PEM.
-    pub fn of(target: &TargetCluster, ca_pem: Option<&str>) -> Self {
+    pub fn of_target(target: &TargetCluster, ca_pem: Option<&str>) -> Self {
         Self {
             name: target.name.clone(),
             server: target.address.clone(),
@@ -98,7 +98,7 @@ impl PublicCluster {
     ///
     /// # Errors
     /// [`UnusableCluster`] names the member that breaks a rule.
-    pub fn checked(self) -> Result<Self, UnusableCluster> {
+    pub fn check_received(self) -> Result<Self, UnusableCluster> {
         if config::server_address(&self.server).ok().as_ref() != Some(&self.server) {
             return Err(UnusableCluster("server"));
         }
@@ -119,7 +119,7 @@ impl PublicCluster {
         if self
             .certificate_authority_data
             .as_deref()
-            .is_some_and(|data| certificates(data).is_none())
+            .is_some_and(|data| decode_certificates(data).is_none())
         {
             return Err(UnusableCluster("certificate-authority-data"));
         }
@@ -155,7 +155,7 @@ impl PublicCluster {
             return Err(OtherCluster::Proxy);
         }
         let own = match &self.certificate_authority_data {
-            Some(data) => certificates(data).ok_or(OtherCluster::AuthorityForm)?,
+            Some(data) => decode_certificates(data).ok_or(OtherCluster::AuthorityForm)?,
             None if claimed.certificate_authority_data.is_empty() => return Ok(()),
             // The target is verified with the system's roots. A further CA could certify another
             // server as this target.
@@ -164,8 +164,8 @@ impl PublicCluster {
         if claimed.certificate_authority_data.is_empty() {
             return Err(OtherCluster::AuthorityMissing);
         }
-        let trusted =
-            certificates(&claimed.certificate_authority_data).ok_or(OtherCluster::AuthorityForm)?;
+        let trusted = decode_certificates(&claimed.certificate_authority_data)
+            .ok_or(OtherCluster::AuthorityForm)?;
         if trusted.iter().all(|certificate| own.contains(certificate)) {
             Ok(())
         } else {
@@ -176,7 +176,7 @@ impl PublicCluster {
 
 /// Decodes base64 of PEM certificates to DER. It requires at least one certificate and accepts
 /// nothing beside them, so that another reader cannot find one more.
-fn certificates(encoded: &str) -> Option<Vec<Vec<u8>>> {
+fn decode_certificates(encoded: &str) -> Option<Vec<Vec<u8>>> {
     if encoded.len() > MAX_CA_BYTES.saturating_mul(2) {
         return None;
     }

@@ -101,8 +101,8 @@ pub struct ReceivedKubeconfig {
 ///
 /// # Errors
 /// [`ReceivedError`].
-pub fn read(text: &str, access: &AccessName) -> Result<SecretString, ReceivedError> {
-    let ReceivedKubeconfig { cluster, token } = parse(text, access)?;
+pub fn rewrite_kubeconfig(text: &str, access: &AccessName) -> Result<SecretString, ReceivedError> {
+    let ReceivedKubeconfig { cluster, token } = parse_kubeconfig(text, access)?;
     kubeconfig::with_token(&cluster, access, &token).map_err(|_| ReceivedError::Form)
 }
 
@@ -110,7 +110,10 @@ pub fn read(text: &str, access: &AccessName) -> Result<SecretString, ReceivedErr
 ///
 /// # Errors
 /// [`ReceivedError`].
-pub fn parse(text: &str, access: &AccessName) -> Result<ReceivedKubeconfig, ReceivedError> {
+pub fn parse_kubeconfig(
+    text: &str,
+    access: &AccessName,
+) -> Result<ReceivedKubeconfig, ReceivedError> {
     if text.len() > MAX_KUBECONFIG_BYTES {
         return Err(ReceivedError::Form);
     }
@@ -150,7 +153,9 @@ pub fn parse(text: &str, access: &AccessName) -> Result<ReceivedKubeconfig, Rece
         proxy_url,
     };
     Ok(ReceivedKubeconfig {
-        cluster: cluster.checked().map_err(|_| ReceivedError::Cluster)?,
+        cluster: cluster
+            .check_received()
+            .map_err(|_| ReceivedError::Cluster)?,
         token: user.user.token,
     })
 }
@@ -166,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
     use secrecy::ExposeSecret;
 
-    use super::{ReceivedError, read};
+    use super::{ReceivedError, rewrite_kubeconfig};
     use crate::kubeconfig;
     use crate::public_cluster::PublicCluster;
 
@@ -194,7 +199,12 @@ mod tests {
     #[test]
     fn what_keyferry_writes_comes_back_as_it_was() {
         let text = good();
-        assert_eq!(read(&text, &access()).unwrap().expose_secret(), text);
+        assert_eq!(
+            rewrite_kubeconfig(&text, &access())
+                .unwrap()
+                .expose_secret(),
+            text
+        );
     }
 
     #[test]
@@ -212,7 +222,7 @@ mod tests {
             let mut hostile = text.clone();
             hostile.insert_str(user, &format!("{stanza}\n      "));
             assert_eq!(
-                read(&hostile, &access()).unwrap_err(),
+                rewrite_kubeconfig(&hostile, &access()).unwrap_err(),
                 ReceivedError::Form,
                 "{stanza}"
             );
@@ -226,7 +236,7 @@ mod tests {
             let mut hostile = text.clone();
             hostile.insert_str(server, &format!("{stanza}\n      "));
             assert_eq!(
-                read(&hostile, &access()).unwrap_err(),
+                rewrite_kubeconfig(&hostile, &access()).unwrap_err(),
                 ReceivedError::Form,
                 "{stanza}"
             );
@@ -237,7 +247,7 @@ mod tests {
     fn another_access_another_address_or_no_token_is_refused() {
         let text = good();
         assert_eq!(
-            read(&text, &AccessName::parse("tenant-a/other").unwrap()).unwrap_err(),
+            rewrite_kubeconfig(&text, &AccessName::parse("tenant-a/other").unwrap()).unwrap_err(),
             ReceivedError::OtherAccess
         );
         for (from, to, error) in [
@@ -252,7 +262,7 @@ mod tests {
         ] {
             assert!(text.contains(from), "{from}");
             assert_eq!(
-                read(&text.replace(from, to), &access()).unwrap_err(),
+                rewrite_kubeconfig(&text.replace(from, to), &access()).unwrap_err(),
                 error,
                 "{from} -> {to}"
             );
@@ -261,13 +271,16 @@ mod tests {
         let end = start + text.get(start..).unwrap().find('\'').unwrap();
         let mut hostile = text.clone();
         hostile.replace_range(start..end, "[2Jspoof");
-        assert_eq!(read(&hostile, &access()).unwrap_err(), ReceivedError::Token);
+        assert_eq!(
+            rewrite_kubeconfig(&hostile, &access()).unwrap_err(),
+            ReceivedError::Token
+        );
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in ".{0,400}") {
-            let _ = read(&text, &access());
+            let _ = rewrite_kubeconfig(&text, &access());
         }
     }
 }

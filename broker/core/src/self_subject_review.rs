@@ -4,14 +4,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The kind of the object.
-pub const KIND: &str = "SelfSubjectReview";
+pub const REVIEW_KIND: &str = "SelfSubjectReview";
 /// Where it is created.
-pub const PATH: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+pub const REVIEW_PATH: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// Returns the object to send.
 #[must_use]
-pub fn request() -> Value {
-    json!({ "apiVersion": "authentication.k8s.io/v1", "kind": KIND })
+pub fn review_request() -> Value {
+    json!({ "apiVersion": "authentication.k8s.io/v1", "kind": REVIEW_KIND })
 }
 
 /// The answer.

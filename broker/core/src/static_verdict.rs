@@ -34,7 +34,7 @@ impl StaticVerdict {
         if policy.own_namespace.as_ref() == Some(&access.name.namespace) {
             return Self::NotAllowed;
         }
-        let verdicts: Vec<Self> = offered(access)
+        let verdicts: Vec<Self> = offered_deliveries(access)
             .map(|delivery| verdict_of(target, access, delivery))
             .collect();
         let refused = verdicts
@@ -68,7 +68,7 @@ impl StaticVerdict {
 }
 
 /// The delivery types that an access offers.
-pub fn offered(access: &TargetAccess) -> impl Iterator<Item = DeliveryType> {
+pub fn offered_deliveries(access: &TargetAccess) -> impl Iterator<Item = DeliveryType> {
     DeliveryType::ALL
         .iter()
         .map(|(_, kind)| *kind)

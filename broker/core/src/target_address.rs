@@ -13,7 +13,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Metadata services outside the link-local ranges: Azure, Alibaba Cloud, Oracle Cloud, and the
 /// IPv6 forms of AWS and of Google Cloud. The shipped NetworkPolicies except them too.
-pub const METADATA: [IpAddr; 6] = [
+pub const METADATA_ADDRESSES: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
@@ -78,9 +78,9 @@ impl RefusedDestination {
     /// address.
     #[must_use]
     pub fn network(self) -> Option<IpNet> {
-        let address = carried(self.address).map_or(self.address, IpAddr::V4);
+        let address = embedded_ipv4(self.address).map_or(self.address, IpAddr::V4);
         match (self.kind, address) {
-            (RefusedAddress::Loopback, IpAddr::V4(_)) => Some(IpNet::V4(LOOPBACK)),
+            (RefusedAddress::Loopback, IpAddr::V4(_)) => Some(IpNet::V4(LOOPBACK_NETWORK)),
             (
                 RefusedAddress::Loopback
                 | RefusedAddress::HubNetwork
@@ -106,7 +106,7 @@ impl fmt::Display for RefusedDestination {
     }
 }
 
-const LOOPBACK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
+const LOOPBACK_NETWORK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
 
 /// The networks that an admin or a user allows and refuses, from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,8 +130,8 @@ impl AddressRules {
     /// Returns why an address is refused, or `None`.
     ///
     /// An IPv6 address that embeds an IPv4 address reaches the same host, so both are checked.
-    pub fn refusal(&self, address: IpAddr, hub: &HubNetworks) -> Option<RefusedAddress> {
-        let forms = [Some(address), carried(address).map(IpAddr::V4)];
+    pub fn refusal_of(&self, address: IpAddr, hub: &HubNetworks) -> Option<RefusedAddress> {
+        let forms = [Some(address), embedded_ipv4(address).map(IpAddr::V4)];
         let forms = || forms.into_iter().flatten();
         let allowed = |form| self.allowed.iter().any(|network| network.contains(&form));
         if forms().any(allowed) {
@@ -145,19 +145,19 @@ impl AddressRules {
             if hub.services.iter().any(in_hub) || self.refused.iter().any(in_hub) {
                 return Some(RefusedAddress::HubNetwork);
             }
-            special(form)
+            special_address(form)
         })
     }
 
     /// Checks all addresses of a host. One refused address refuses the host: otherwise chance would
     /// decide which of them is used.
-    pub fn check(
+    pub fn check_addresses(
         &self,
         addresses: impl IntoIterator<Item = IpAddr>,
         hub: &HubNetworks,
     ) -> Result<(), RefusedDestination> {
         for address in addresses {
-            if let Some(kind) = self.refusal(address, hub) {
+            if let Some(kind) = self.refusal_of(address, hub) {
                 return Err(RefusedDestination { address, kind });
             }
         }
@@ -171,7 +171,7 @@ impl AddressRules {
         host: &str,
         hub: &HubNetworks,
     ) -> Result<(), RefusedDestination> {
-        self.check(address_behind_proxy(host), hub)
+        self.check_addresses(address_behind_proxy(host), hub)
     }
 }
 
@@ -186,8 +186,8 @@ fn address_behind_proxy(host: &str) -> Option<IpAddr> {
     local.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-fn special(address: IpAddr) -> Option<RefusedAddress> {
-    if METADATA.contains(&address) {
+fn special_address(address: IpAddr) -> Option<RefusedAddress> {
+    if METADATA_ADDRESSES.contains(&address) {
         return Some(RefusedAddress::Metadata);
     }
     match address {
@@ -226,7 +226,7 @@ fn special(address: IpAddr) -> Option<RefusedAddress> {
 /// Returns the IPv4 address that an IPv6 address carries: IPv4-mapped and IPv4-compatible
 /// (RFC 4291), translated (RFC 2765), NAT64 with the well-known prefix (RFC 6052) or the local one
 /// (RFC 8215), 6to4 (RFC 3056), Teredo's client (RFC 4380) or ISATAP (RFC 5214).
-fn carried(address: IpAddr) -> Option<Ipv4Addr> {
+fn embedded_ipv4(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else {
         return None;
     };

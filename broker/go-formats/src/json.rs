@@ -52,7 +52,7 @@ pub enum JsonFault {
 impl Json {
     /// Reads one value; nothing may follow it.
     pub fn parse(bytes: &[u8]) -> Result<Self, JsonFault> {
-        scan::parse(bytes)
+        scan::parse_json(bytes)
     }
 
     /// Reads one value that may nest to any depth, as go-jose's copy of `encoding/json` does.

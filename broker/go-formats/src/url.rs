@@ -81,8 +81,8 @@ pub(crate) fn parse_as(text: &str, go: GoRelease) -> Result<Url, ParseFault> {
 /// Without a release, what depends on one is undetermined.
 fn parse_whole(text: &str, go: Option<GoRelease>) -> Result<Url, ParseFault> {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
-    let mut url = parse_part(rest, Reader::Any, go).map_err(|fault| wrap(fault, rest))?;
-    unescape(fragment, Part::Other).map_err(|fault| wrap(fault, text))?;
+    let mut url = parse_part(rest, Reader::Any, go).map_err(|fault| wrap_fault(fault, rest))?;
+    unescape_part(fragment, Part::Other).map_err(|fault| wrap_fault(fault, text))?;
     url.fragment = fragment.to_owned();
     Ok(url)
 }
@@ -91,11 +91,11 @@ fn parse_whole(text: &str, go: Option<GoRelease>) -> Result<Url, ParseFault> {
 /// no fragments.
 pub fn parse_request(text: &str) -> Result<Url, UrlFault> {
     let parsed = if text.is_empty() {
-        Err(refused("empty url"))
+        Err(refuse_url("empty url"))
     } else {
         parse_part(text, Reader::Request, None)
     };
-    Ok(parsed.map_err(|fault| wrap(fault, text))?)
+    Ok(parsed.map_err(|fault| wrap_fault(fault, text))?)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,7 @@ enum Reader {
     Request,
 }
 
-fn wrap(fault: ParseFault, text: &str) -> ParseFault {
+fn wrap_fault(fault: ParseFault, text: &str) -> ParseFault {
     match fault {
         ParseFault::Refused(reason) => {
             ParseFault::Refused(format!("parse {}: {reason}", quote(text)))
@@ -114,20 +114,20 @@ fn wrap(fault: ParseFault, text: &str) -> ParseFault {
     }
 }
 
-fn refused(reason: impl Into<String>) -> ParseFault {
+fn refuse_url(reason: impl Into<String>) -> ParseFault {
     ParseFault::Refused(reason.into())
 }
 
 fn parse_part(text: &str, reader: Reader, go: Option<GoRelease>) -> Result<Url, ParseFault> {
     if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
-        return Err(refused("net/url: invalid control character in URL"));
+        return Err(refuse_url("net/url: invalid control character in URL"));
     }
     let mut url = Url::default();
     if text == "*" {
         text.clone_into(&mut url.path);
         return Ok(url);
     }
-    let (scheme, rest) = scheme(text)?;
+    let (scheme, rest) = split_scheme(text)?;
     url.scheme = scheme.to_ascii_lowercase();
     url.empty_query = rest.find('?').is_some_and(|at| at + 1 == rest.len());
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -138,14 +138,14 @@ fn parse_part(text: &str, reader: Reader, go: Option<GoRelease>) -> Result<Url, 
             return Ok(url);
         }
         if reader == Reader::Request {
-            return Err(refused("invalid URI for request"));
+            return Err(refuse_url("invalid URI for request"));
         }
         if rest
             .split('/')
             .next()
             .is_some_and(|segment| segment.contains(':'))
         {
-            return Err(refused("first path segment in URL cannot contain colon"));
+            return Err(refuse_url("first path segment in URL cannot contain colon"));
         }
     }
     let mut path = rest;
@@ -160,17 +160,17 @@ fn parse_part(text: &str, reader: Reader, go: Option<GoRelease>) -> Result<Url, 
     } else {
         url.without_host = !scheme.is_empty();
     }
-    unescape(path, Part::Other)?;
+    unescape_part(path, Part::Other)?;
     path.clone_into(&mut url.path);
     Ok(url)
 }
 
-fn scheme(text: &str) -> Result<(&str, &str), ParseFault> {
+fn split_scheme(text: &str) -> Result<(&str, &str), ParseFault> {
     for (index, byte) in text.bytes().enumerate() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => {}
             b'0'..=b'9' | b'+' | b'-' | b'.' if index > 0 => {}
-            b':' if index == 0 => return Err(refused("missing protocol scheme")),
+            b':' if index == 0 => return Err(refuse_url("missing protocol scheme")),
             b':' => {
                 return Ok((
                     text.get(..index).unwrap_or_default(),
@@ -197,16 +197,16 @@ fn parse_authority(
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte))
     {
-        return Err(refused("net/url: invalid userinfo"));
+        return Err(refuse_url("net/url: invalid userinfo"));
     }
     let (name, password) = match user.split_once(':') {
         Some((name, password)) => (name, Some(password)),
         None => (user, None),
     };
     let user = User {
-        name: unescape(name, Part::Other)?,
+        name: unescape_part(name, Part::Other)?,
         password: password
-            .map(|password| unescape(password, Part::Other))
+            .map(|password| unescape_part(password, Part::Other))
             .transpose()?,
     };
     Ok((Some(user), host))
@@ -247,23 +247,27 @@ fn parse_host(scheme: &str, host: &str, go: Option<GoRelease>) -> Result<Vec<u8>
     if let Some(colon) = colon {
         check_port(host.get(colon..).unwrap_or_default())?;
     }
-    unescape(host, Part::Host)
+    unescape_part(host, Part::Host)
 }
 
 /// Parses an IP address in brackets, and the port after it.
 fn parse_literal(host: &str, go: Option<GoRelease>) -> Result<Vec<u8>, ParseFault> {
     let Some(close) = host.rfind(']') else {
-        return Err(refused("missing ']' in host"));
+        return Err(refuse_url("missing ']' in host"));
     };
     let (inside, port) = (
         host.get(1..close).unwrap_or_default(),
         host.get(close + 1..).unwrap_or_default(),
     );
     check_port(port)?;
-    let port = unescape(port, Part::Host)?;
+    let port = unescape_part(port, Part::Host)?;
     // The zone begins with the escaped percent sign (RFC 6874).
     let (address, zone) = inside.split_at(inside.find("%25").unwrap_or(inside.len()));
-    let unescaped = [unescape(address, Part::Host)?, unescape(zone, Part::Zone)?].concat();
+    let unescaped = [
+        unescape_part(address, Part::Host)?,
+        unescape_part(zone, Part::Zone)?,
+    ]
+    .concat();
     let whole = [b"[", unescaped.as_slice(), b"]", &port].concat();
     let checks_address = go.is_none_or(GoRelease::has_fixes_of_2025);
     if !checks_address || inside.parse::<Ipv6Addr>().is_ok() {
@@ -286,7 +290,7 @@ fn parse_literal(host: &str, go: Option<GoRelease>) -> Result<Vec<u8>, ParseFaul
         ));
     }
     if text.parse::<Ipv4Addr>().is_ok() {
-        return Err(refused("invalid IP-literal"));
+        return Err(refuse_url("invalid IP-literal"));
     }
     Err(ParseFault::Near("invalid host".to_owned()))
 }
@@ -298,7 +302,10 @@ fn check_port(port: &str) -> Result<(), ParseFault> {
     {
         return Ok(());
     }
-    Err(refused(format!("invalid port {} after host", quote(port))))
+    Err(refuse_url(format!(
+        "invalid port {} after host",
+        quote(port)
+    )))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -310,14 +317,14 @@ enum Part {
 }
 
 /// Replaces escapes by their bytes.
-fn unescape(text: &str, part: Part) -> Result<Vec<u8>, ParseFault> {
+fn unescape_part(text: &str, part: Part) -> Result<Vec<u8>, ParseFault> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
         if *byte == b'%' {
             let escape = rest.get(..3).unwrap_or(rest);
             let Some(value) = unescaped_byte(escape, part) else {
-                return Err(refused(format!(
+                return Err(refuse_url(format!(
                     "invalid URL escape {}",
                     quote(&String::from_utf8_lossy(escape))
                 )));
@@ -327,7 +334,7 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, ParseFault> {
             continue;
         }
         if part != Part::Other && *byte < 0x80 && !is_host_byte(*byte) {
-            return Err(refused(format!(
+            return Err(refuse_url(format!(
                 "invalid character {} in host name",
                 quote(&char::from(*byte).to_string())
             )));

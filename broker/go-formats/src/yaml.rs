@@ -94,9 +94,9 @@ impl Fault {
 /// [`Fault::Refused`] in the library's words, or [`Fault::Undetermined`].
 pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
     let mut parser = parser::Parser::new(bytes);
-    let tree = parser.document()?;
-    let decoded = decode::decode(&tree)?;
-    let (value, positions) = convert::convert(&decoded.value)?;
+    let tree = parser.parse_document()?;
+    let decoded = decode::decode_tree(&tree)?;
+    let (value, positions) = convert::convert_document(&decoded.value)?;
     Ok(Document {
         value,
         positions,

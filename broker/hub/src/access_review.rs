@@ -69,7 +69,7 @@ pub(super) struct AccessReviewStatus {
 ///
 /// # Errors
 /// [`HubError`].
-pub(super) async fn create(
+pub(super) async fn create_access_review(
     client: &HubClient,
     user: &ReviewedUser,
     account: &ServiceAccount,
@@ -83,7 +83,7 @@ pub(super) async fn create(
         namespace: account.namespace.as_str(),
         name: account.name.as_str(),
     });
-    ask(client, user, question).await
+    ask_access(client, user, question).await
 }
 
 /// Asks the hub whether the user may `get` a path. True only for `allowed` without `denied`.
@@ -95,10 +95,10 @@ pub(super) async fn of_path(
     user: &ReviewedUser,
     path: &str,
 ) -> Result<bool, HubError> {
-    ask(client, user, Question::Path { path, verb: "get" }).await
+    ask_access(client, user, Question::Path { path, verb: "get" }).await
 }
 
-async fn ask(
+async fn ask_access(
     client: &HubClient,
     user: &ReviewedUser,
     question: Question<'_>,

@@ -40,7 +40,7 @@ impl AdmissionPolicyReader {
     ///
     /// # Errors
     /// [`NotActive`].
-    pub fn checked(&self) -> Result<(), NotActive> {
+    pub fn require_active(&self) -> Result<(), NotActive> {
         match &**self.1.load() {
             Standing::Active => Ok(()),
             Standing::Gap(gap) => Err(NotActive::Gap(gap.clone())),
@@ -49,7 +49,7 @@ impl AdmissionPolicyReader {
     }
 
     /// Returns what is missing, if the policy was found inactive.
-    pub fn gap(&self) -> Option<String> {
+    pub fn missing_part(&self) -> Option<String> {
         match &**self.1.load() {
             Standing::Gap(gap) => Some(gap.clone()),
             Standing::Unknown | Standing::Active => None,
@@ -59,22 +59,22 @@ impl AdmissionPolicyReader {
 
 impl AdmissionPolicyWriter {
     /// Creates the writer for `keyferry-author`, not checked yet.
-    pub fn author() -> Self {
-        Self::of(admission_policy::AUTHOR)
+    pub fn for_author_policy() -> Self {
+        Self::for_policy(admission_policy::AUTHOR_POLICY)
     }
 
     /// Creates the writer for `keyferry-pairing`, not checked yet.
-    pub fn pairing() -> Self {
-        Self::of(admission_policy::PAIRING)
+    pub fn for_pairing_policy() -> Self {
+        Self::for_policy(admission_policy::PAIRING_POLICY)
     }
 
     /// Creates the writer for `keyferry-labels`, not checked yet.
-    pub fn labels() -> Self {
-        Self::of(admission_policy::LABELS)
+    pub fn for_labels_policy() -> Self {
+        Self::for_policy(admission_policy::LABELS_POLICY)
     }
 
     /// Creates the writer for any policy, not checked yet.
-    pub fn of(admission_policy: AdmissionPolicy) -> Self {
+    pub fn for_policy(admission_policy: AdmissionPolicy) -> Self {
         Self(AdmissionPolicyReader(
             admission_policy,
             Arc::new(ArcSwap::from_pointee(Standing::Unknown)),
@@ -92,7 +92,7 @@ impl AdmissionPolicyWriter {
     }
 
     /// Stores a new state; returns whether it differs from the previous one.
-    pub fn set(&self, found: Standing) -> bool {
+    pub fn set_state(&self, found: Standing) -> bool {
         let changed = **self.0.1.load() != found;
         self.0.1.store(Arc::new(found));
         changed

@@ -10,7 +10,7 @@ use crate::ports::{CertificateEntry, CertificateSecrets, HubError, TrustBundleEr
 
 /// The versions of ClusterTrustBundle with the same fields, the best first: v1 since Kubernetes
 /// 1.37, v1beta1 since 1.33 if it is turned on.
-const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+const TRUST_BUNDLE_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// Reads CA certificates from Secrets in Keyferry's namespace.
 pub struct KubeCertificateSecrets {
@@ -33,7 +33,7 @@ impl CertificateSecrets for KubeCertificateSecrets {
         Box::pin(async move {
             let path = format!("/api/v1/namespaces/{}/secrets/{secret}", self.namespace);
             let secret: Secret = self.client.get_object(&path, "Secret").await?;
-            entry(&secret)
+            certificate_entry(&secret)
         })
     }
 
@@ -62,14 +62,14 @@ impl KubeCertificateSecrets {
     /// The version in which the hub serves ClusterTrustBundles. A 404 for an object does not show
     /// whether the hub has the kind.
     async fn served_version(&self) -> Result<Option<&'static str>, HubError> {
-        for version in VERSIONS {
+        for version in TRUST_BUNDLE_VERSIONS {
             let path = format!("/apis/certificates.k8s.io/{version}");
             match self
                 .client
                 .get_object::<Resources>(&path, "list of resources")
                 .await
             {
-                Ok(list) if list.has("clustertrustbundles") => return Ok(Some(version)),
+                Ok(list) if list.has_resource("clustertrustbundles") => return Ok(Some(version)),
                 Ok(_) | Err(HubError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -90,7 +90,7 @@ struct ApiResource {
 }
 
 impl Resources {
-    fn has(&self, name: &str) -> bool {
+    fn has_resource(&self, name: &str) -> bool {
         self.resources.iter().any(|resource| resource.name == name)
     }
 }
@@ -106,16 +106,16 @@ struct BundleSpec {
     trust_bundle: String,
 }
 
-fn entry(secret: &Secret) -> Result<CertificateEntry, HubError> {
+fn certificate_entry(secret: &Secret) -> Result<CertificateEntry, HubError> {
     let current = secret.entry("ca.crt")?;
-    let legacy_key = current.is_none() && secret.has("caFile");
+    let legacy_key = current.is_none() && secret.has_entry("caFile");
     let pem = match current {
         Some(pem) => Some(pem),
         None => secret.entry("caFile")?,
     };
     let client_certificate = ["tls.crt", "tls.key", "certFile", "keyFile"]
         .iter()
-        .any(|key| secret.has(key));
+        .any(|key| secret.has_entry(key));
     Ok(CertificateEntry {
         pem: pem.map(|pem| pem.to_vec()),
         legacy_key,

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use crate::ports::HubError;
 
 /// How long after the last failure calls are refused at once.
-const PAUSE: Duration = Duration::from_millis(1000);
+const OPEN_PERIOD: Duration = Duration::from_millis(1000);
 /// How many consecutive failures open the circuit: the failure of a single call must not stop the
 /// others.
-const FAILURES: u32 = 3;
+const MAX_CONSECUTIVE_FAILURES: u32 = 3;
 
 /// Opens after several consecutive failures, and then lets one call per second try again.
 #[derive(Debug)]
@@ -57,9 +57,9 @@ impl Circuit {
     /// # Errors
     /// [`HubError::Unreachable`] while the circuit is open. One call a second gets through, whether
     /// or not the one before it has ended.
-    pub(crate) fn admit(&self, now: Moment) -> Result<(), HubError> {
+    pub(crate) fn admit_call(&self, now: Moment) -> Result<(), HubError> {
         let mut state = self.state.lock();
-        if state.failures < FAILURES {
+        if state.failures < MAX_CONSECUTIVE_FAILURES {
             return Ok(());
         }
         if now.mono < state.closed_from {
@@ -67,12 +67,12 @@ impl Circuit {
                 "it did not answer just now".to_owned(),
             ));
         }
-        state.closed_from = now.mono.saturating_add(PAUSE);
+        state.closed_from = now.mono.saturating_add(OPEN_PERIOD);
         Ok(())
     }
 
     /// Notes how a call ended.
-    pub(crate) fn note<T>(&self, result: &Result<T, HubError>, now: Moment) {
+    pub(crate) fn note_result<T>(&self, result: &Result<T, HubError>, now: Moment) {
         let mut state = self.state.lock();
         let opens = |error: &HubError| match self.opens {
             Opens::OnSilence => matches!(error, HubError::Unreachable(_)),
@@ -81,7 +81,7 @@ impl Circuit {
         match result {
             Err(error) if opens(error) => {
                 state.failures = state.failures.saturating_add(1);
-                state.closed_from = now.mono.saturating_add(PAUSE);
+                state.closed_from = now.mono.saturating_add(OPEN_PERIOD);
             }
             _ => *state = State::default(),
         }
@@ -109,17 +109,17 @@ mod tests {
     fn one_call_a_second_tries_a_dead_hub() {
         let circuit = Circuit::on_silence();
         for _ in 0..3 {
-            circuit.admit(at(0)).unwrap();
-            circuit.note::<()>(&Err(HubError::Unreachable("refused".to_owned())), at(0));
+            circuit.admit_call(at(0)).unwrap();
+            circuit.note_result::<()>(&Err(HubError::Unreachable("refused".to_owned())), at(0));
         }
-        assert!(circuit.admit(at(500)).is_err());
-        assert!(circuit.admit(at(1000)).is_ok(), "one tries");
+        assert!(circuit.admit_call(at(500)).is_err());
+        assert!(circuit.admit_call(at(1000)).is_ok(), "one tries");
         assert!(
-            circuit.admit(at(1001)).is_err(),
+            circuit.admit_call(at(1001)).is_err(),
             "the others do not wait with it"
         );
-        circuit.note(&Ok(()), at(1002));
-        assert!(circuit.admit(at(1003)).is_ok());
+        circuit.note_result(&Ok(()), at(1002));
+        assert!(circuit.admit_call(at(1003)).is_ok());
     }
 
     #[test]
@@ -128,20 +128,20 @@ mod tests {
         let (mints, reviews) = (Circuit::on_silence(), Circuit::on_any_failure());
         for _ in 0..3 {
             assert!(
-                reviews.admit(at(0)).is_ok(),
+                reviews.admit_call(at(0)).is_ok(),
                 "one failure stops nobody else"
             );
-            mints.note(&unwell, at(0));
-            reviews.note(&unwell, at(0));
+            mints.note_result(&unwell, at(0));
+            reviews.note_result(&unwell, at(0));
         }
-        assert!(mints.admit(at(1)).is_ok());
-        assert!(reviews.admit(at(1)).is_err());
+        assert!(mints.admit_call(at(1)).is_ok());
+        assert!(reviews.admit_call(at(1)).is_err());
     }
 
     #[test]
     fn a_refusal_is_an_answer() {
         let circuit = Circuit::on_any_failure();
-        circuit.note::<()>(&Err(HubError::Forbidden("no".into())), at(0));
-        assert!(circuit.admit(at(0)).is_ok());
+        circuit.note_result::<()>(&Err(HubError::Forbidden("no".into())), at(0));
+        assert!(circuit.admit_call(at(0)).is_ok());
     }
 }

@@ -28,11 +28,11 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a connection may be silent. The library counts from the last received byte, even while
 /// no call is waiting, and would abort a call that began since. So this exceeds the time for which
 /// an idle connection is kept (hyper-util: 90 s) plus one call.
-const SILENCE: Duration = Duration::from_secs(100);
+const MAX_CONNECTION_SILENCE: Duration = Duration::from_secs(100);
 /// The most pages of a list that are read, so that a list without end cannot block a command.
 pub const MAX_PAGES: usize = 2_000;
 /// Objects per page of a list of which only a part is read.
-const PAGE: u32 = 100;
+const PAGE_OBJECTS: u32 = 100;
 /// The largest response body that is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
 
@@ -119,7 +119,7 @@ impl HubClient {
     /// # Errors
     /// [`ClientError`]: the credentials, the certificates or the proxy cannot be used.
     pub fn new(mut config: kube::Config) -> Result<Self, ClientError> {
-        config.read_timeout = Some(SILENCE);
+        config.read_timeout = Some(MAX_CONNECTION_SILENCE);
         config.write_timeout = Some(CALL_DEADLINE);
         let place = url::Url::parse(&config.cluster_url.to_string())
             .ok()
@@ -132,7 +132,8 @@ impl HubClient {
             }
         });
         let named = NamedParts::of(&config);
-        let client = kube::Client::try_from(config).map_err(|error| named.error(&error))?;
+        let client =
+            kube::Client::try_from(config).map_err(|error| named.into_client_error(&error))?;
         Ok(Self {
             client,
             place,
@@ -147,7 +148,7 @@ impl HubClient {
     }
 
     /// The host and port that the client connects to; `None` through a proxy.
-    pub(crate) fn place(&self) -> Option<(&str, u16)> {
+    pub(crate) fn host_and_port(&self) -> Option<(&str, u16)> {
         self.place.as_ref().map(Endpoint::address)
     }
 
@@ -161,7 +162,7 @@ impl HubClient {
             .uri(path)
             .header(http::header::ACCEPT, accept)
             .body(Body::empty());
-        self.call(request, "GET").await
+        self.call_api(request, "GET").await
     }
 
     /// Sends a GET and parses the response as a JSON object.
@@ -227,7 +228,7 @@ impl HubClient {
         what: &'static str,
         keep: impl FnMut(T) -> Option<U>,
     ) -> Result<PartialList<U>, HubError> {
-        let page = u32::try_from(most).unwrap_or(u32::MAX).min(PAGE);
+        let page = u32::try_from(most).unwrap_or(u32::MAX).min(PAGE_OBJECTS);
         self.list_pages(
             path,
             page,
@@ -285,14 +286,14 @@ impl HubClient {
             cursor.pages += 1;
             let path = page_path(path, cursor.size, cursor.next.as_deref());
             let (mut kept, mut objects) = (Vec::new(), 0_usize);
-            let reading = self.page(path, &mut cursor.size, what, |item| {
+            let reading = self.read_page(path, &mut cursor.size, what, |item| {
                 objects = objects.saturating_add(1);
                 kept.extend(keep(item));
             });
             let read = tokio::time::timeout(CALL_DEADLINE, reading).await;
-            if let Page::Complete(end) = read.map_err(|_| late(what))?? {
+            if let Page::Complete(end) = read.map_err(|_| deadline_error(what))?? {
                 cursor.objects = cursor.objects.saturating_add(objects);
-                cursor.next = end.next();
+                cursor.next = end.next_token();
                 cursor.is_complete = cursor.next.is_none();
                 return Ok(Some(kept));
             }
@@ -300,7 +301,7 @@ impl HubClient {
         Ok(None)
     }
 
-    async fn page<T: DeserializeOwned + Send + 'static>(
+    async fn read_page<T: DeserializeOwned + Send + 'static>(
         &self,
         path: String,
         size: &mut PageSize,
@@ -312,11 +313,11 @@ impl HubClient {
             .header(http::header::ACCEPT, "application/json")
             .body(Body::empty())
             .map_err(|_| HubError::Unreadable(what))?;
-        let response = self.respond(request).await?;
+        let response = self.send_request(request).await?;
         let status = response.status();
         if !status.is_success() {
-            let body = collected(response).await?;
-            return Err(refusal(status, &body, self.caller));
+            let body = collect_body(response).await?;
+            return Err(error_of_status(status, &body, self.caller));
         }
         let page = read_page(response, size, act).await;
         page.map_err(|fault| match fault {
@@ -337,7 +338,7 @@ impl HubClient {
         object: &Q,
         what: &'static str,
     ) -> Result<T, HubError> {
-        self.send(Method::POST, "application/json", path, object, what)
+        self.send_object(Method::POST, "application/json", path, object, what)
             .await
     }
 
@@ -351,7 +352,7 @@ impl HubClient {
         object: &Q,
         what: &'static str,
     ) -> Result<T, HubError> {
-        self.send(Method::PUT, "application/json", path, object, what)
+        self.send_object(Method::PUT, "application/json", path, object, what)
             .await
     }
 
@@ -365,7 +366,7 @@ impl HubClient {
         change: &Q,
         what: &'static str,
     ) -> Result<T, HubError> {
-        self.send(
+        self.send_object(
             Method::PATCH,
             "application/merge-patch+json",
             path,
@@ -413,7 +414,7 @@ impl HubClient {
             path.push_str("&dryRun=All");
         }
         // JSON is valid YAML, which this content type requires.
-        self.send(
+        self.send_object(
             Method::PATCH,
             "application/apply-patch+yaml",
             &path,
@@ -433,11 +434,11 @@ impl HubClient {
         options: &Q,
         what: &'static str,
     ) -> Result<T, HubError> {
-        self.send(Method::DELETE, "application/json", path, options, what)
+        self.send_object(Method::DELETE, "application/json", path, options, what)
             .await
     }
 
-    async fn send<Q: Serialize, T: DeserializeOwned>(
+    async fn send_object<Q: Serialize, T: DeserializeOwned>(
         &self,
         method: Method,
         content_type: &'static str,
@@ -453,11 +454,11 @@ impl HubClient {
             .header(http::header::CONTENT_TYPE, content_type)
             .header(http::header::ACCEPT, "application/json")
             .body(Body::from(body.to_vec()));
-        let bytes = self.call(request, what).await?;
+        let bytes = self.call_api(request, what).await?;
         serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
     }
 
-    async fn call(
+    async fn call_api(
         &self,
         request: Result<Request<Body>, http::Error>,
         what: &'static str,
@@ -465,22 +466,25 @@ impl HubClient {
         let request = request.map_err(|_| HubError::Unreadable(what))?;
         // One deadline for the whole call. A per-read timeout would never fire for a server that
         // sends one byte per second.
-        let answered = tokio::time::timeout(CALL_DEADLINE, self.exchange(request)).await;
-        let (status, bytes) = answered.map_err(|_| late(what))??;
+        let answered = tokio::time::timeout(CALL_DEADLINE, self.exchange_bytes(request)).await;
+        let (status, bytes) = answered.map_err(|_| deadline_error(what))??;
         if status.is_success() {
             Ok(bytes)
         } else {
-            Err(refusal(status, &bytes, self.caller))
+            Err(error_of_status(status, &bytes, self.caller))
         }
     }
 
-    async fn exchange(&self, request: Request<Body>) -> Result<(StatusCode, Vec<u8>), HubError> {
-        let response = self.respond(request).await?;
+    async fn exchange_bytes(
+        &self,
+        request: Request<Body>,
+    ) -> Result<(StatusCode, Vec<u8>), HubError> {
+        let response = self.send_request(request).await?;
         let status = response.status();
-        Ok((status, collected(response).await?))
+        Ok((status, collect_body(response).await?))
     }
 
-    async fn respond(&self, request: Request<Body>) -> Result<Response<Body>, HubError> {
+    async fn send_request(&self, request: Request<Body>) -> Result<Response<Body>, HubError> {
         match self.client.send(request).await {
             Ok(response) => Ok(response),
             Err(error) => Err(transport_fault(&error, self).await),
@@ -500,7 +504,7 @@ fn page_path(path: &str, size: PageSize, next: Option<&str>) -> String {
 }
 
 /// Collects a body up to the largest size. A gateway before the hub may have packed it.
-async fn collected(response: Response<Body>) -> Result<Vec<u8>, HubError> {
+async fn collect_body(response: Response<Body>) -> Result<Vec<u8>, HubError> {
     let is_packed = gzip::is_packed(response.headers());
     let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
         .collect()
@@ -516,7 +520,7 @@ async fn collected(response: Response<Body>) -> Result<Vec<u8>, HubError> {
     if !is_packed {
         return Ok(body.into());
     }
-    gzip::unpack(&body, MAX_ANSWER_BYTES).map_err(|error| match error {
+    gzip::unpack_gzip(&body, MAX_ANSWER_BYTES).map_err(|error| match error {
         GzipError::TooLong => HubError::TooLarge,
         GzipError::Malformed => not_gzip(),
     })
@@ -526,7 +530,7 @@ fn not_gzip() -> HubError {
     HubError::Unreachable(GzipError::Malformed.to_string())
 }
 
-fn late(what: &str) -> HubError {
+fn deadline_error(what: &str) -> HubError {
     HubError::Unreachable(format!("{what} took longer than {CALL_DEADLINE:?}"))
 }
 
@@ -543,14 +547,16 @@ async fn transport_fault(error: &kube::Error, client: &HubClient) -> HubError {
             "the credentials of {} could not be read",
             client.caller
         )),
-        kube::Error::Service(_) | kube::Error::HyperError(_) => {
-            HubError::Unreachable(ConnectionFault::of(error, client.place.as_ref()).await.text)
-        }
+        kube::Error::Service(_) | kube::Error::HyperError(_) => HubError::Unreachable(
+            ConnectionFault::diagnose(error, client.place.as_ref())
+                .await
+                .text,
+        ),
         _ => HubError::Unreachable("the request could not be sent".to_owned()),
     }
 }
 
-fn refusal(status: StatusCode, body: &[u8], caller: HubCaller) -> HubError {
+fn error_of_status(status: StatusCode, body: &[u8], caller: HubCaller) -> HubError {
     let mut parsed: ForbiddenStatus = serde_json::from_slice(body).unwrap_or_default();
     if parsed.message.is_empty() {
         parsed.message = format!("HTTP {}", status.as_u16());
@@ -558,7 +564,7 @@ fn refusal(status: StatusCode, body: &[u8], caller: HubCaller) -> HubError {
     let message = foreign_text::one_line(&parsed.message, 400);
     match status.as_u16() {
         401 => HubError::Unauthenticated(message),
-        403 => HubError::Forbidden(Forbidden::from(parsed).of(caller)),
+        403 => HubError::Forbidden(Forbidden::from(parsed).for_caller(caller)),
         404 => HubError::NotFound(message),
         409 => HubError::Conflict(message),
         422 if forbidden::policy_is_not_ready(&message) => HubError::PolicyNotReady(message),
@@ -578,7 +584,7 @@ mod tests {
     use kube::client::Body;
     use secrecy::ExposeSecret;
 
-    use super::{CALL_DEADLINE, HubAccess, HubClient, MAX_ANSWER_BYTES, collected};
+    use super::{CALL_DEADLINE, HubAccess, HubClient, MAX_ANSWER_BYTES, collect_body};
     use crate::ports::HubError;
 
     /// The pause and the second call together exceed the deadline of one call; each alone does not.
@@ -618,7 +624,7 @@ mod tests {
             let packed = encoder.finish().unwrap();
             assert!(packed.len() < 100_000);
             let response = Response::builder().header(http::header::CONTENT_ENCODING, "gzip");
-            collected(response.body(Body::from(packed)).unwrap())
+            collect_body(response.body(Body::from(packed)).unwrap())
         };
         assert_eq!(answer(b"{}").await.unwrap(), b"{}");
         let longest = vec![b' '; MAX_ANSWER_BYTES];

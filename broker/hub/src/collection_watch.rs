@@ -31,7 +31,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// long.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Objects per page of a list.
-const PAGE: u32 = 100;
+const PAGE_OBJECTS: u32 = 100;
 /// The largest body of a refusal that is read, in bytes.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 
@@ -57,7 +57,7 @@ pub(super) enum Change<T> {
 
 /// Follows a collection for ever. After a failure it lists again instead of resuming the watch. A
 /// resumed watch reports nothing until an object changes, so its recovery would go unnoticed.
-pub(super) async fn follow<T: WatchedItem>(
+pub(super) async fn follow_collection<T: WatchedItem>(
     client: &Client,
     path: &str,
     health: &impl WatchHealth,
@@ -70,25 +70,25 @@ pub(super) async fn follow<T: WatchedItem>(
     };
     let mut pause = FIRST_PAUSE;
     loop {
-        let fault = match collection.list(health, &mut act).await {
+        let fault = match collection.list_objects(health, &mut act).await {
             Ok(version) => {
                 act(Change::ListingDone);
-                health.listed();
+                health.note_listed();
                 pause = FIRST_PAUSE;
-                collection.watch(version, health, &mut act).await
+                collection.watch_from(version, health, &mut act).await
             }
             Err(fault) => fault,
         };
-        report(health.name(), &fault);
+        report_fault(health.name(), &fault);
         // Also after an expired watch: until the new list, changes may have been missed.
-        health.failed(clock.now());
+        health.note_failure(clock.now());
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LAST_PAUSE);
     }
 }
 
-fn report(watched: &str, fault: &WatchFault) {
-    let error = watch_fault::describe(fault);
+fn report_fault(watched: &str, fault: &WatchFault) {
+    let error = watch_fault::describe_fault(fault);
     match watch_fault::is_expired(fault) {
         true => tracing::info!(
             watched,
@@ -106,12 +106,12 @@ struct WatchedCollection<'a> {
 
 impl WatchedCollection<'_> {
     /// Lists all objects, and returns the version from which to watch.
-    async fn list<T: WatchedItem>(
+    async fn list_objects<T: WatchedItem>(
         &self,
         health: &impl WatchHealth,
         act: &mut impl FnMut(Change<T>),
     ) -> Result<String, WatchFault> {
-        let (mut size, mut next) = (PageSize::new(PAGE), None::<String>);
+        let (mut size, mut next) = (PageSize::new(PAGE_OBJECTS), None::<String>);
         act(Change::Listing);
         loop {
             let terms = ListParams {
@@ -138,7 +138,7 @@ impl WatchedCollection<'_> {
                 continue;
             };
             let version = end.resource_version.clone().unwrap_or_default();
-            next = end.next();
+            next = end.next_token();
             if next.is_none() {
                 return match version.is_empty() {
                     true => Err(WatchFault::NoVersion),
@@ -149,7 +149,7 @@ impl WatchedCollection<'_> {
     }
 
     /// Watches from a version until the first failure, which it returns.
-    async fn watch<T: WatchedItem>(
+    async fn watch_from<T: WatchedItem>(
         &self,
         mut version: String,
         health: &impl WatchHealth,
@@ -183,7 +183,7 @@ impl WatchedCollection<'_> {
         let body = response.into_body();
         let mut failed = None;
         let ended = parse_body(body, u64::MAX, parse_events::<T>, |event| {
-            match apply(event, health, act) {
+            match apply_event(event, health, act) {
                 Ok(seen) => *version = seen,
                 Err(fault) => failed = Some(fault),
             }
@@ -227,7 +227,7 @@ impl WatchedCollection<'_> {
 }
 
 /// Applies an event, and returns the version that it brings.
-fn apply<T: WatchedItem>(
+fn apply_event<T: WatchedItem>(
     event: WatchEvent<T>,
     health: &impl WatchHealth,
     act: &mut impl FnMut(Change<T>),
@@ -242,7 +242,7 @@ fn apply<T: WatchedItem>(
     let version = version.ok_or(WatchFault::NoVersion)?;
     if let Some(change) = change {
         act(change);
-        health.answered();
+        health.note_answer();
     }
     Ok(version)
 }
@@ -253,7 +253,7 @@ fn parse_events<T: WatchedItem>(
 ) -> Result<(), serde_json::Error> {
     let json = serde_json::Deserializer::from_reader(reader);
     for event in json.into_iter::<WatchEvent<T>>() {
-        events.pass::<serde_json::Error>(event?)?;
+        events.pass_item::<serde_json::Error>(event?)?;
     }
     Ok(())
 }

@@ -6,19 +6,20 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use super::client::HubClient;
 use crate::ports::HubError;
 
-const PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+const ENDPOINT_SLICE_PATH: &str =
+    "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
 /// The most addresses that are read. A hub has three apiservers, or five.
-const MOST: usize = 16;
+const MAX_ADDRESSES: usize = 16;
 
 /// Returns the apiservers' addresses. The list is empty if the object is absent, unreadable or
 /// names none.
 ///
 /// # Errors
 /// The hub did not respond, so the number of apiservers is unknown.
-pub(super) async fn addresses(config: &kube::Config) -> Result<Vec<Uri>, HubError> {
+pub(super) async fn apiserver_addresses(config: &kube::Config) -> Result<Vec<Uri>, HubError> {
     let client =
         HubClient::new(config.clone()).map_err(|error| HubError::Unreachable(error.to_string()))?;
-    match read(&client).await {
+    match read_addresses(&client).await {
         Ok(addresses) => Ok(addresses),
         Err(error) if error.proves_unreachable() => Err(error),
         Err(error) => {
@@ -34,18 +35,18 @@ pub(super) async fn addresses(config: &kube::Config) -> Result<Vec<Uri>, HubErro
 ///
 /// # Errors
 /// The object could not be read.
-pub(super) async fn read(client: &HubClient) -> Result<Vec<Uri>, HubError> {
+pub(super) async fn read_addresses(client: &HubClient) -> Result<Vec<Uri>, HubError> {
     match client
-        .get_object::<EndpointSlice>(PATH, "EndpointSlice")
+        .get_object::<EndpointSlice>(ENDPOINT_SLICE_PATH, "EndpointSlice")
         .await
     {
-        Ok(slice) => Ok(uris(&slice)),
+        Ok(slice) => Ok(slice_uris(&slice)),
         Err(HubError::NotFound(_)) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-fn uris(slice: &EndpointSlice) -> Vec<Uri> {
+fn slice_uris(slice: &EndpointSlice) -> Vec<Uri> {
     let ports = slice.ports.as_deref().unwrap_or_default();
     let named = ports
         .iter()
@@ -66,7 +67,7 @@ fn uris(slice: &EndpointSlice) -> Vec<Uri> {
         .iter()
         .flatten()
         .flat_map(|endpoint| &endpoint.addresses)
-        .take(MOST)
+        .take(MAX_ADDRESSES)
         .map(host)
         .filter_map(|host| format!("https://{host}:{port}").parse().ok())
         .collect()
@@ -75,11 +76,11 @@ fn uris(slice: &EndpointSlice) -> Vec<Uri> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::uris;
+    use super::slice_uris;
 
     #[test]
     fn a_slice_names_every_apiserver() {
-        let slice = |text: &str| uris(&serde_json::from_str(text).unwrap());
+        let slice = |text: &str| slice_uris(&serde_json::from_str(text).unwrap());
         let three = slice(
             r#"{"addressType":"IPv4","ports":[{"name":"metrics","port":1},{"name":"https","port":6443}],
                 "endpoints":[{"addresses":["10.0.0.1","10.0.0.2"]},{"addresses":["10.0.0.3"]}]}"#,

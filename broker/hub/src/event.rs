@@ -18,14 +18,14 @@ use parking_lot::Mutex;
 use crate::ports::HubObjects;
 
 /// The maximum length of a note in the API, in bytes.
-const MOST: usize = 1000;
+const MAX_NOTE_BYTES: usize = 1000;
 
 /// How many Events a namespace may cause at once.
 const AT_ONCE: u32 = 100;
 /// How long until a namespace may cause one more.
 const ONE_MORE_AFTER: Duration = Duration::from_secs(2);
 /// How many namespaces are stored before those with a full budget are removed.
-const REMEMBERED: usize = 1_000;
+const MAX_NAMESPACES: usize = 1_000;
 
 /// The budget of Events for each namespace's accesses. A tenant that breaks its accesses repeatedly
 /// must neither flood the hub with writes nor take the Events of others; statuses are always
@@ -35,9 +35,9 @@ pub struct EventBudgets(Mutex<HashMap<Namespace, Duration>>);
 
 impl EventBudgets {
     /// Takes one Event from the budget, if any is left; `now` is monotonic.
-    pub fn take(&self, namespace: &Namespace, now: Duration) -> bool {
+    pub fn take_event(&self, namespace: &Namespace, now: Duration) -> bool {
         let mut spent = self.0.lock();
-        if spent.len() >= REMEMBERED {
+        if spent.len() >= MAX_NAMESPACES {
             spent.retain(|_, until| *until > now);
         }
         // The time at which the budget is full again: each Event delays it, but never beyond the
@@ -59,12 +59,12 @@ pub struct Subject {
 
 impl Subject {
     /// Creates the subject for a TargetAccess.
-    pub fn access(name: &AccessName, uid: &str) -> Self {
+    pub fn of_access(name: &AccessName, uid: &str) -> Self {
         let namespace = name.namespace.to_string();
         Self {
             reference: ObjectReference {
                 namespace: Some(namespace.clone()),
-                ..reference("TargetAccess", &name.name, uid)
+                ..object_reference("TargetAccess", &name.name, uid)
             },
             namespace,
         }
@@ -72,9 +72,9 @@ impl Subject {
 
     /// Creates the subject for a TargetCluster. Events of cluster-scoped objects are in the
     /// namespace `default`.
-    pub fn target(name: &ObjectName, uid: &str) -> Self {
+    pub fn of_target(name: &ObjectName, uid: &str) -> Self {
         Self {
-            reference: reference("TargetCluster", name, uid),
+            reference: object_reference("TargetCluster", name, uid),
             namespace: "default".to_owned(),
         }
     }
@@ -82,29 +82,29 @@ impl Subject {
 
 impl Subject {
     /// Creates the subject for a Secret of Keyferry's namespace.
-    pub fn secret(namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
-        Self::core("Secret", namespace, name, uid)
+    pub fn of_secret(namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
+        Self::of_core_object("Secret", namespace, name, uid)
     }
 
     /// Creates the subject for a Pod.
-    pub fn pod(namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
-        Self::core("Pod", namespace, name, uid)
+    pub fn of_pod(namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
+        Self::of_core_object("Pod", namespace, name, uid)
     }
 
-    fn core(kind: &str, namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
+    fn of_core_object(kind: &str, namespace: &Namespace, name: &ObjectName, uid: &str) -> Self {
         let namespace = namespace.to_string();
         Self {
             reference: ObjectReference {
                 api_version: Some("v1".to_owned()),
                 namespace: Some(namespace.clone()),
-                ..reference(kind, name, uid)
+                ..object_reference(kind, name, uid)
             },
             namespace,
         }
     }
 }
 
-fn reference(kind: &str, name: &ObjectName, uid: &str) -> ObjectReference {
+fn object_reference(kind: &str, name: &ObjectName, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("keyferry.dev/v1alpha1".to_owned()),
         kind: Some(kind.to_owned()),
@@ -115,7 +115,7 @@ fn reference(kind: &str, name: &ObjectName, uid: &str) -> ObjectReference {
 }
 
 /// Writes an Event about a condition of an object. A failed write is ignored.
-pub async fn write(
+pub async fn write_event(
     objects: &Arc<dyn HubObjects>,
     random: &dyn Random,
     about: &Subject,
@@ -123,8 +123,8 @@ pub async fn write(
     now: Timestamp,
 ) {
     let name = format!("keyferry.{}", random.request_id());
-    let mut note = foreign_text::one_line(&finding.message, MOST);
-    while note.len() > MOST {
+    let mut note = foreign_text::one_line(&finding.message, MAX_NOTE_BYTES);
+    while note.len() > MAX_NOTE_BYTES {
         note.pop();
     }
     let event = Event {
@@ -140,7 +140,14 @@ pub async fn write(
         reason: Some(finding.reason.as_str().to_owned()),
         regarding: Some(about.reference.clone()),
         note: Some(note),
-        type_: Some(if finding.holds() { "Normal" } else { "Warning" }.to_owned()),
+        type_: Some(
+            if finding.is_true() {
+                "Normal"
+            } else {
+                "Warning"
+            }
+            .to_owned(),
+        ),
         ..Event::default()
     };
     let Ok(event) = serde_json::to_value(&event) else {
@@ -150,7 +157,7 @@ pub async fn write(
         "/apis/events.k8s.io/v1/namespaces/{}/events",
         about.namespace
     );
-    if let Err(error) = objects.post(&collection, &event).await {
+    if let Err(error) = objects.create_plain(&collection, &event).await {
         tracing::debug!(%error, "an Event could not be written");
     }
 }
@@ -165,10 +172,12 @@ mod tests {
         let (budgets, now) = (EventBudgets::default(), Duration::from_secs(1000));
         let [flood, other] = ["flood", "other"].map(|name| Namespace::new(name).unwrap());
         let through = |namespace: &Namespace, now| {
-            (0..5_000).filter(|_| budgets.take(namespace, now)).count()
+            (0..5_000)
+                .filter(|_| budgets.take_event(namespace, now))
+                .count()
         };
         assert_eq!(through(&flood, now), 100);
-        assert!(budgets.take(&other, now));
+        assert!(budgets.take_event(&other, now));
         assert_eq!(
             through(&flood, now + Duration::from_secs(1)),
             0,
@@ -190,11 +199,11 @@ mod tests {
     fn namespaces_that_have_all_of_theirs_are_forgotten() {
         let budgets = EventBudgets::default();
         for number in 0_u32..10_000 {
-            assert!(budgets.take(
+            assert!(budgets.take_event(
                 &Namespace::new(format!("n{number}")).unwrap(),
                 Duration::from_secs(10) * number
             ));
         }
-        assert!(budgets.0.lock().len() <= REMEMBERED);
+        assert!(budgets.0.lock().len() <= MAX_NAMESPACES);
     }
 }

@@ -21,7 +21,7 @@ pub enum FinalizerState {
 ///
 /// # Errors
 /// [`HubError`]; [`HubError::Conflict`] if it was changed meanwhile.
-pub async fn set(
+pub async fn set_finalizer(
     objects: &dyn HubObjects,
     path: &str,
     record: &Record,

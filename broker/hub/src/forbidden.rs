@@ -86,7 +86,7 @@ impl Forbidden {
 
     /// Sets whose call was refused.
     #[must_use]
-    pub(crate) fn of(self, caller: HubCaller) -> Self {
+    pub(crate) fn for_caller(self, caller: HubCaller) -> Self {
         Self { caller, ..self }
     }
 

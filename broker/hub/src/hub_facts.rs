@@ -36,9 +36,9 @@ impl HubFacts for KubeHubFacts {
             let review: SelfSubjectReview = self
                 .client
                 .create(
-                    self_subject_review::PATH,
-                    &self_subject_review::request(),
-                    self_subject_review::KIND,
+                    self_subject_review::REVIEW_PATH,
+                    &self_subject_review::review_request(),
+                    self_subject_review::REVIEW_KIND,
                 )
                 .await?;
             Ok(review.status.user_info.username)

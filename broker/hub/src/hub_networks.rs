@@ -23,7 +23,7 @@ const SERVICE_CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 const BEHIND_A_PROXY: &str = "the hub is reached through a proxy, so its address is unknown";
 const NO_SERVICE_CIDRS: &str = "the hub has no ServiceCIDRs, as before Kubernetes 1.33";
 /// How long the networks are cached. Only an admin changes them.
-const CURRENT: Duration = Duration::from_secs(300);
+const CACHE_LIFETIME: Duration = Duration::from_secs(300);
 
 /// Reads the networks of one hub, and keeps them for a while.
 pub struct KubeHubNetworks {
@@ -44,12 +44,12 @@ impl KubeHubNetworks {
         }
     }
 
-    async fn read(&self) -> Result<HubNetworks, HubError> {
+    async fn read_networks(&self) -> Result<HubNetworks, HubError> {
         let mut apiservers = own_addresses(&self.client, &*self.resolver).await?;
-        apiservers.extend(endpoints(&self.client).await?);
+        apiservers.extend(apiserver_addresses(&self.client).await?);
         Ok(HubNetworks {
             // The admin of an older hub names its ranges on the command line.
-            services: services(&self.client).await?.unwrap_or_default(),
+            services: service_networks(&self.client).await?.unwrap_or_default(),
             apiservers,
         })
     }
@@ -65,14 +65,17 @@ pub struct ReadableNetworks {
 }
 
 /// Reads the networks with a user's rights, which may not suffice for all of them.
-pub async fn readable(client: &HubClient, resolver: &dyn NameResolver) -> ReadableNetworks {
+pub async fn readable_networks(
+    client: &HubClient,
+    resolver: &dyn NameResolver,
+) -> ReadableNetworks {
     let (own, endpoints, services) = futures::join!(
         own_addresses(client, resolver),
-        endpoints(client),
-        services(client)
+        apiserver_addresses(client),
+        service_networks(client)
     );
     let mut found = ReadableNetworks::default();
-    if client.place().is_none() {
+    if client.host_and_port().is_none() {
         found.unread = Some(BEHIND_A_PROXY.to_owned());
     }
     for addresses in [own, endpoints] {
@@ -91,20 +94,20 @@ pub async fn readable(client: &HubClient, resolver: &dyn NameResolver) -> Readab
 
 /// Returns the ranges of the hub's Services; `None` for a hub before 1.33, which has no
 /// ServiceCIDRs.
-async fn services(client: &HubClient) -> Result<Option<Vec<IpNet>>, HubError> {
+async fn service_networks(client: &HubClient) -> Result<Option<Vec<IpNet>>, HubError> {
     match client
         .get_object::<ObjectList<ServiceCIDR>>(SERVICE_CIDRS, "ServiceCIDRList")
         .await
     {
-        Ok(list) => Ok(Some(ranges(list.items))),
+        Ok(list) => Ok(Some(service_ranges(list.items))),
         Err(HubError::NotFound(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 /// Returns the addresses of the hub's apiservers, as the hub names them.
-async fn endpoints(client: &HubClient) -> Result<Vec<IpAddr>, HubError> {
-    let uris = endpoint_slice::read(client).await?;
+async fn apiserver_addresses(client: &HubClient) -> Result<Vec<IpAddr>, HubError> {
+    let uris = endpoint_slice::read_addresses(client).await?;
     let address = |uri: &http::Uri| uri.host()?.trim_matches(['[', ']']).parse().ok();
     Ok(uris.iter().filter_map(address).collect())
 }
@@ -114,7 +117,7 @@ async fn own_addresses(
     client: &HubClient,
     resolver: &dyn NameResolver,
 ) -> Result<Vec<IpAddr>, HubError> {
-    let Some((host, port)) = client.place() else {
+    let Some((host, port)) = client.host_and_port() else {
         return Ok(Vec::new());
     };
     let own = resolver.addresses(host, port).await;
@@ -132,18 +135,18 @@ impl HubNetworkSource for KubeHubNetworks {
             let mut last = self.last.lock().await;
             let now = self.clock.now().mono;
             if let Some((at, networks)) = last.as_ref()
-                && now.saturating_sub(*at) < CURRENT
+                && now.saturating_sub(*at) < CACHE_LIFETIME
             {
                 return Ok(networks.clone());
             }
-            let networks = self.read().await.map_err(|_| HubNetworksUnread)?;
+            let networks = self.read_networks().await.map_err(|_| HubNetworksUnread)?;
             *last = Some((now, networks.clone()));
             Ok(networks)
         })
     }
 }
 
-fn ranges(list: Vec<ServiceCIDR>) -> Vec<IpNet> {
+fn service_ranges(list: Vec<ServiceCIDR>) -> Vec<IpNet> {
     list.into_iter()
         .filter_map(|object| object.spec?.cidrs)
         .flatten()

@@ -31,7 +31,7 @@ impl InputComponents {
     /// # Errors
     /// [`InputsError`]: its ConfigMap is missing or cannot be used, or the watch has not listed, or
     /// has failed for longer than `max_stale`.
-    pub fn of(&self, target: &ObjectName, max_stale: Duration, now: Moment) -> Read {
+    pub fn inputs_of_target(&self, target: &ObjectName, max_stale: Duration, now: Moment) -> Read {
         if !self.state.lock().is_current(max_stale, now) {
             return Err(InputsError::Unread);
         }
@@ -47,15 +47,15 @@ impl InputComponents {
     }
 
     /// Stores the inputs of one ConfigMap.
-    pub(crate) fn set(&self, config_map: &InputConfigMap) {
-        if let Some((target, read)) = config_map.read() {
-            report(&target, &read);
+    pub(crate) fn set_inputs(&self, config_map: &InputConfigMap) {
+        if let Some((target, read)) = config_map.read_inputs() {
+            report_fault(&target, &read);
             self.by_target.write().insert(target, read);
         }
     }
 
     /// Removes the inputs of one ConfigMap.
-    pub(crate) fn remove(&self, config_map: &InputConfigMap) {
+    pub(crate) fn remove_inputs(&self, config_map: &InputConfigMap) {
         if let Some(target) = config_map.target() {
             self.by_target.write().remove(&target);
         }
@@ -67,16 +67,16 @@ impl WatchHealth for InputComponents {
         "ConfigMaps of fleet inputs"
     }
 
-    fn listed(&self) {
-        *self.state.lock() = WatchState::LISTED;
+    fn note_listed(&self) {
+        *self.state.lock() = WatchState::WORKING_STATE;
     }
 
-    fn answered(&self) {
-        self.state.lock().answered();
+    fn note_answer(&self) {
+        self.state.lock().note_answer();
     }
 
-    fn failed(&self, now: Moment) {
-        self.state.lock().failed(now);
+    fn note_failure(&self, now: Moment) {
+        self.state.lock().note_failure(now);
     }
 }
 
@@ -111,7 +111,7 @@ impl InputConfigMap {
     }
 
     /// The target and its inputs; `None` if it is another ConfigMap.
-    pub(crate) fn read(&self) -> Option<(ObjectName, Read)> {
+    pub(crate) fn read_inputs(&self) -> Option<(ObjectName, Read)> {
         let target = self.target()?;
         let none = BTreeMap::new();
         let data = self.data.as_ref().unwrap_or(&none);
@@ -119,12 +119,15 @@ impl InputConfigMap {
             .binary_data
             .as_ref()
             .is_some_and(|data| !data.is_empty());
-        Some((target, components::read(self.name(), data, has_binary_data)))
+        Some((
+            target,
+            components::read_components(self.name(), data, has_binary_data),
+        ))
     }
 }
 
 /// Logs why a ConfigMap cannot be used, for its writer. Its reader gets the reason in the response.
-pub(crate) fn report(target: &ObjectName, read: &Read) {
+pub(crate) fn report_fault(target: &ObjectName, read: &Read) {
     if let Err(error) = read {
         tracing::error!(
             target_cluster = %target,
@@ -173,34 +176,34 @@ mod tests {
         let prod = ObjectName::new("prod").unwrap();
         let stale = Duration::from_secs(300);
         let reason = |seconds| {
-            let read = components.of(&prod, stale, at(seconds));
+            let read = components.inputs_of_target(&prod, stale, at(seconds));
             read.err().map(|error| error.reason())
         };
         assert_eq!(reason(0), Some(Reason::InputsUnread), "not listed yet");
-        components.listed();
+        components.note_listed();
         assert_eq!(reason(0), Some(Reason::InputsMissing));
         let good = config_map("keyferry-inputs-prod", &json!({ "a": "x: 1" }));
-        components.set(&good);
-        components.set(&config_map(
+        components.set_inputs(&good);
+        components.set_inputs(&config_map(
             "keyferry-config",
             &json!({ "config.yaml": "[" }),
         ));
         assert_eq!(reason(0), None);
-        components.set(&config_map(
+        components.set_inputs(&config_map(
             "keyferry-inputs-prod",
             &json!({ "a": "token: x" }),
         ));
         assert_eq!(reason(0), Some(Reason::InputLooksSecret));
-        components.set(&good);
-        components.failed(at(100));
-        components.failed(at(200));
+        components.set_inputs(&good);
+        components.note_failure(at(100));
+        components.note_failure(at(200));
         assert_eq!(
             (reason(400), reason(401)),
             (None, Some(Reason::InputsUnread))
         );
-        components.answered();
+        components.note_answer();
         assert_eq!(reason(1000), None);
-        components.remove(&good);
+        components.remove_inputs(&good);
         assert_eq!(reason(1000), Some(Reason::InputsMissing));
     }
 
@@ -210,7 +213,7 @@ mod tests {
             "metadata": { "name": "keyferry-inputs-prod" }, "binaryData": { "a": "AAAA" },
         });
         let config_map: InputConfigMap = serde_json::from_value(object).unwrap();
-        let (_, read) = config_map.read().unwrap();
+        let (_, read) = config_map.read_inputs().unwrap();
         assert_eq!(read.unwrap_err().reason(), Reason::InputsInvalid);
     }
 }

@@ -34,7 +34,7 @@ pub type ReadHashes = (CredentialHashes, Option<CredentialSecretError>);
 /// Reads the Secrets of credentials for fleet inputs.
 pub trait InputSecrets: Send + Sync {
     /// Reads one Secret.
-    fn hashes<'a>(
+    fn read_hashes<'a>(
         &'a self,
         secret: &'a ObjectName,
         now: Timestamp,
@@ -55,7 +55,7 @@ impl KubeInputSecrets {
 }
 
 impl InputSecrets for KubeInputSecrets {
-    fn hashes<'a>(
+    fn read_hashes<'a>(
         &'a self,
         secret: &'a ObjectName,
         now: Timestamp,

@@ -50,7 +50,7 @@ impl KubeIssuerDocuments {
             .filter_map(|endpoint| endpoint.as_str().parse().ok())
             .collect();
         if addresses.is_empty() && self.access.kubeconfig.is_none() {
-            match endpoint_slice::addresses(&config).await {
+            match endpoint_slice::apiserver_addresses(&config).await {
                 Ok(listed) => addresses = listed,
                 Err(error) => {
                     silent = Some(EndpointAnswer {
@@ -66,7 +66,7 @@ impl KubeIssuerDocuments {
         let mut answers = join_all(
             addresses
                 .into_iter()
-                .map(|address| read(config.clone(), address, self.caller)),
+                .map(|address| read_endpoint(config.clone(), address, self.caller)),
         )
         .await;
         answers.extend(silent);
@@ -82,7 +82,11 @@ impl IssuerDocuments for KubeIssuerDocuments {
 
 /// Reads both documents over a new connection. A kept-alive connection sticks to one replica, which
 /// may lag behind the others for ever.
-async fn read(mut config: kube::Config, address: Uri, caller: HubCaller) -> EndpointAnswer {
+async fn read_endpoint(
+    mut config: kube::Config,
+    address: Uri,
+    caller: HubCaller,
+) -> EndpointAnswer {
     let endpoint = address.to_string();
     if config.tls_server_name.is_none() && address.host() != config.cluster_url.host() {
         // Replicas have different addresses, but all present the one name that the client trusts.
@@ -94,11 +98,14 @@ async fn read(mut config: kube::Config, address: Uri, caller: HubCaller) -> Endp
     config.cluster_url = address;
     EndpointAnswer {
         endpoint,
-        documents: documents(config, caller).await,
+        documents: fetch_documents(config, caller).await,
     }
 }
 
-async fn documents(config: kube::Config, caller: HubCaller) -> Result<UpstreamDocuments, HubError> {
+async fn fetch_documents(
+    config: kube::Config,
+    caller: HubCaller,
+) -> Result<UpstreamDocuments, HubError> {
     let client = HubClient::new(config)
         .map_err(|error| HubError::Unreachable(error.to_string()))?
         .called_by(caller);

@@ -18,8 +18,8 @@ use crate::ports::{HubError, IssuerKeyStore, StoredKeys, StoredObject};
 pub const ROTATE_ANNOTATION: &str = "keyferry.dev/rotate-requested-at";
 
 /// The only entry of `data`.
-const DOCUMENT: &str = "keys.json";
-const TYPE: &str = "keyferry.dev/issuer-keys";
+const DOCUMENT_KEY: &str = "keys.json";
+const SECRET_TYPE: &str = "keyferry.dev/issuer-keys";
 
 /// Stores key sets in the Secrets `keyferry-issuer-<target>` of one namespace.
 pub struct KubeIssuerKeys {
@@ -55,11 +55,11 @@ impl KubeIssuerKeys {
     }
 
     fn path(&self, target: &ObjectName) -> Result<String, HubError> {
-        Ok(format!("{}/{}", self.collection(), name(target)?))
+        Ok(format!("{}/{}", self.collection(), secret_name(target)?))
     }
 }
 
-fn name(target: &ObjectName) -> Result<ObjectName, HubError> {
+fn secret_name(target: &ObjectName) -> Result<ObjectName, HubError> {
     managed_issuer::secret_name(target)
         .map_err(|_| HubError::Refused("the target's name is too long for a Secret's".to_owned()))
 }
@@ -99,7 +99,7 @@ impl IssuerKeyStore for KubeIssuerKeys {
                 .get_object::<Secret>(&self.path(target)?, "Secret")
                 .await
             {
-                Ok(secret) => stored(secret).map(Some),
+                Ok(secret) => stored_keys(secret).map(Some),
                 Err(HubError::NotFound(_)) => Ok(None),
                 Err(error) => Err(error),
             }
@@ -117,15 +117,15 @@ impl IssuerKeyStore for KubeIssuerKeys {
             let metadata = match replaces {
                 Some(object) => object.rest.get("metadata").cloned().unwrap_or_default(),
                 None => json!({
-                    "name": name(target)?,
+                    "name": secret_name(target)?,
                     "namespace": self.namespace,
                     "labels": { "app.kubernetes.io/managed-by": "keyferry" },
                 }),
             };
             let kind_of = replaces
                 .and_then(|object| object.rest.get("type")?.as_str())
-                .unwrap_or(TYPE);
-            let data = [(DOCUMENT, encoded.as_str())].into();
+                .unwrap_or(SECRET_TYPE);
+            let data = [(DOCUMENT_KEY, encoded.as_str())].into();
             let secret = Written {
                 api_version: "v1",
                 kind: "Secret",
@@ -152,8 +152,8 @@ impl IssuerKeyStore for KubeIssuerKeys {
     }
 }
 
-fn stored(secret: Secret) -> Result<StoredKeys, HubError> {
-    const UNREADABLE: HubError = HubError::Unreadable("Secret");
+fn stored_keys(secret: Secret) -> Result<StoredKeys, HubError> {
+    const UNREADABLE_SECRET: HubError = HubError::Unreadable("Secret");
     let Secret {
         mut metadata,
         data,
@@ -167,20 +167,20 @@ fn stored(secret: Secret) -> Result<StoredKeys, HubError> {
     };
     let uid = text(&metadata, "uid")
         .filter(|uid| !uid.is_empty())
-        .ok_or(UNREADABLE)?;
+        .ok_or(UNREADABLE_SECRET)?;
     // Without a resourceVersion, the write would replace whatever is there.
     text(&metadata, "resourceVersion")
         .filter(|version| !version.is_empty())
-        .ok_or(UNREADABLE)?;
+        .ok_or(UNREADABLE_SECRET)?;
     metadata.remove("managedFields");
     let annotations = metadata.get("annotations").and_then(Value::as_object);
     let rotation_request = annotations
         .and_then(|annotations| text(annotations, ROTATE_ANNOTATION))
         .filter(|text| !text.is_empty());
     let document = data
-        .get(DOCUMENT)
+        .get(DOCUMENT_KEY)
         .map(|encoded| STANDARD.decode(encoded.expose_secret()).map(Zeroizing::new));
-    let document = document.transpose().map_err(|_| UNREADABLE)?;
+    let document = document.transpose().map_err(|_| UNREADABLE_SECRET)?;
     let rest = json!({ "metadata": metadata, "type": kind_of });
     Ok(StoredKeys {
         object: StoredObject { uid, rest },

@@ -11,44 +11,46 @@ use zeroize::Zeroizing;
 use crate::ports::{HubError, SecretData, SecretStore};
 
 /// The Secret that contains the key journal.
-const RECORD: &str = "keyferry-keys";
+const JOURNAL_SECRET: &str = "keyferry-keys";
 /// The Secret that contains the key of the seal. Created once and never changed.
-const SEAL: &str = "keyferry-seal";
+const SEAL_SECRET: &str = "keyferry-seal";
 /// How often a write is tried again after a conflict, before the next round.
-pub const ATTEMPTS: usize = 4;
+pub const MAX_WRITE_ATTEMPTS: usize = 4;
 
 /// Why the key journal could not be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RecordError {
     /// The hub refused the call, or it failed.
-    #[error("reading and writing the key journal, Secret {RECORD}: {0}")]
+    #[error("reading and writing the key journal, Secret {JOURNAL_SECRET}: {0}")]
     Hub(#[from] HubError),
     /// The Secret of the seal contains no valid key.
     #[error(
-        "reading the key of the seal, Secret {SEAL}: it holds no 32 bytes under the key `key`; \
-         delete it and {RECORD}, and restart every replica"
+        "reading the key of the seal, Secret {SEAL_SECRET}: it holds no 32 bytes under the key `key`; \
+         delete it and {JOURNAL_SECRET}, and restart every replica"
     )]
     Seal,
     /// The system has no random numbers.
     #[error("making the key of the seal: the system gives no random numbers")]
     Random,
     /// There is no key journal, and this process may only read.
-    #[error("reading the key journal, Secret {RECORD}: not found; Keyferry has not run there")]
+    #[error(
+        "reading the key journal, Secret {JOURNAL_SECRET}: not found; Keyferry has not run there"
+    )]
     Absent,
     /// The key journal has no valid seal, and this process cannot rewrite it.
     #[error(
-        "reading the key journal, Secret {RECORD}: its seal is missing or wrong; a running \
+        "reading the key journal, Secret {JOURNAL_SECRET}: its seal is missing or wrong; a running \
          Keyferry rewrites it within 10 s"
     )]
     NotBelieved,
     /// The new key journal could not be read back, so the stored one was kept.
     #[error(
-        "writing the key journal, Secret {RECORD}: it was not written, because re-reading it \
+        "writing the key journal, Secret {JOURNAL_SECRET}: it was not written, because re-reading it \
          failed: {0}"
     )]
     Unwritable(JournalError),
     /// Other replicas won the race in every attempt.
-    #[error("writing the key journal, Secret {RECORD}: it changed each time")]
+    #[error("writing the key journal, Secret {JOURNAL_SECRET}: it changed each time")]
     Contended,
 }
 
@@ -75,7 +77,7 @@ pub struct StoredRecord {
 
 impl StoredRecord {
     /// Returns the key journal if its seal is valid.
-    pub fn believed(&self) -> Option<&KeyJournal> {
+    pub fn sealed_journal(&self) -> Option<&KeyJournal> {
         self.journal.as_ref().ok().filter(|_| self.sealed)
     }
 }
@@ -100,7 +102,7 @@ impl KeyRecordStore {
 
     /// Creates a read-only store for the journal of a running Keyferry: it never creates the key of
     /// the seal.
-    pub fn existing(secrets: Arc<dyn SecretStore>) -> Self {
+    pub fn read_only(secrets: Arc<dyn SecretStore>) -> Self {
         Self {
             secrets,
             random: None,
@@ -117,9 +119,9 @@ impl KeyRecordStore {
     ///
     /// # Errors
     /// [`RecordError`].
-    pub async fn read(&self) -> Result<Option<StoredRecord>, RecordError> {
-        let seal = self.seal().await?;
-        let Some(secret) = self.secrets.get(&name(RECORD)?).await? else {
+    pub async fn read_record(&self) -> Result<Option<StoredRecord>, RecordError> {
+        let seal = self.seal_key().await?;
+        let Some(secret) = self.secrets.get(&object_name(JOURNAL_SECRET)?).await? else {
             return Ok(None);
         };
         let empty = Zeroizing::new(Vec::new());
@@ -137,18 +139,18 @@ impl KeyRecordStore {
     ///
     /// # Errors
     /// [`RecordError`].
-    pub async fn write(
+    pub async fn write_record(
         &self,
         found: Option<&StoredRecord>,
         journal: &KeyJournal,
     ) -> Result<bool, RecordError> {
         let bytes = journal.to_bytes().map_err(RecordError::Unwritable)?;
-        let tag = Zeroizing::new(self.seal().await?.seal(&bytes).into_bytes());
+        let tag = Zeroizing::new(self.seal_key().await?.seal_bytes(&bytes).into_bytes());
         let data = SecretData::from([
             ("journal.json".to_owned(), Zeroizing::new(bytes)),
             ("seal".to_owned(), tag),
         ]);
-        let name = name(RECORD)?;
+        let name = object_name(JOURNAL_SECRET)?;
         let written = match found {
             Some(found) => self.secrets.replace(&name, &found.version, &data).await,
             None => self.secrets.create(&name, &data).await,
@@ -160,22 +162,22 @@ impl KeyRecordStore {
         }
     }
 
-    async fn seal(&self) -> Result<&SealKey, RecordError> {
+    async fn seal_key(&self) -> Result<&SealKey, RecordError> {
         self.seal
             .get_or_try_init(async || self.make_or_read_seal().await)
             .await
     }
 
     async fn make_or_read_seal(&self) -> Result<SealKey, RecordError> {
-        let name = name(SEAL)?;
-        for _ in 0..ATTEMPTS {
+        let name = object_name(SEAL_SECRET)?;
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             if let Some(secret) = self.secrets.get(&name).await? {
                 let key = secret.data.get("key").ok_or(RecordError::Seal)?;
                 return SealKey::new(key).map_err(|_| RecordError::Seal);
             }
             let mut key = Zeroizing::new(vec![0; 32]);
             let random = self.random.as_ref().ok_or(RecordError::Absent)?;
-            if !random.fill(&mut key) {
+            if !random.fill_bytes(&mut key) {
                 return Err(RecordError::Random);
             }
             match self
@@ -191,6 +193,6 @@ impl KeyRecordStore {
     }
 }
 
-fn name(text: &str) -> Result<ObjectName, RecordError> {
+fn object_name(text: &str) -> Result<ObjectName, RecordError> {
     ObjectName::new(text).map_err(|_| RecordError::Seal)
 }

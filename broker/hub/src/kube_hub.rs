@@ -25,7 +25,7 @@ use crate::ports::{Hub, HubError};
 /// requests that an apiserver serves concurrently.
 const IN_FLIGHT: usize = 16;
 /// How long a call waits for a free slot.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SLOT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The real hub.
 pub struct KubeHub {
@@ -64,18 +64,18 @@ impl KubeHub {
         }
     }
 
-    async fn guarded<T>(
+    async fn guard_call<T>(
         &self,
         gate: &Gate,
         call: impl Future<Output = Result<T, HubError>>,
     ) -> Result<T, HubError> {
-        let permit = tokio::time::timeout(PATIENCE, gate.in_flight.acquire()).await;
+        let permit = tokio::time::timeout(SLOT_TIMEOUT, gate.in_flight.acquire()).await;
         let _permit = permit
             .map_err(|_| HubError::Busy)?
             .map_err(|_| HubError::Busy)?;
-        gate.circuit.admit(self.clock.now())?;
+        gate.circuit.admit_call(self.clock.now())?;
         let result = call.await;
-        gate.circuit.note(&result, self.clock.now());
+        gate.circuit.note_result(&result, self.clock.now());
         result
     }
 
@@ -106,7 +106,7 @@ impl Hub for KubeHub {
             lifetime,
         };
         let call = request.send(&self.client);
-        Box::pin(self.timed(self.guarded(&self.mints, call)))
+        Box::pin(self.timed(self.guard_call(&self.mints, call)))
     }
 
     fn token_review<'a>(
@@ -114,9 +114,9 @@ impl Hub for KubeHub {
         token: &'a SecretString,
         audience: Option<&'a Audience>,
     ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
-        Box::pin(self.guarded(
+        Box::pin(self.guard_call(
             &self.reviews,
-            token_review::create(&self.client, token, audience),
+            token_review::create_token_review(&self.client, token, audience),
         ))
     }
 
@@ -125,9 +125,9 @@ impl Hub for KubeHub {
         user: &'a ReviewedUser,
         account: &'a ServiceAccount,
     ) -> BoxFuture<'a, Result<bool, HubError>> {
-        Box::pin(self.guarded(
+        Box::pin(self.guard_call(
             &self.reviews,
-            access_review::create(&self.client, user, account),
+            access_review::create_access_review(&self.client, user, account),
         ))
     }
 
@@ -136,7 +136,7 @@ impl Hub for KubeHub {
         user: &'a ReviewedUser,
         path: &'static str,
     ) -> BoxFuture<'a, Result<bool, HubError>> {
-        Box::pin(self.guarded(
+        Box::pin(self.guard_call(
             &self.reviews,
             access_review::of_path(&self.client, user, path),
         ))
@@ -160,7 +160,7 @@ mod tests {
             clock.advance(Duration::from_millis(300));
             Err::<(), _>(HubError::Forbidden("serviceaccounts/token".into()))
         };
-        assert!(hub.timed(hub.guarded(&hub.mints, slow)).await.is_err());
+        assert!(hub.timed(hub.guard_call(&hub.mints, slow)).await.is_err());
         let text = metrics.exposition();
         for line in [
             "keyferry_token_request_duration_seconds_bucket{le=\"0.25\",result=\"failure\"} 0",

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use super::client::HubClient;
 use crate::ports::HubError;
 
-const NAME: &str = "keyferry";
+const LEASE_NAME: &str = "keyferry";
 /// How long a holder leads without a renewal.
-pub const TERM: Duration = Duration::from_secs(30);
+pub const LEASE_TERM: Duration = Duration::from_secs(30);
 /// The longest term of another holder that is accepted. The writer of a Lease chooses its term. A
 /// term of a year would stop deliveries, withdrawals and the AudiencePairing for a year.
 const LONGEST_TERM: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ struct Ignored {}
 /// Which replica leads, as one read of the Lease shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leader {
-    /// This replica leads for the next [`TERM`], counted from before the call.
+    /// This replica leads for the next [`LEASE_TERM`], counted from before the call.
     This,
     /// Another replica leads and has renewed since the last read.
     Another,
@@ -63,29 +63,33 @@ impl LeaderLease {
     ///
     /// # Errors
     /// [`HubError`]; then the leader is unknown.
-    pub async fn take(&mut self, wall: Timestamp, mono: Duration) -> Result<Leader, HubError> {
+    pub async fn take_or_renew(
+        &mut self,
+        wall: Timestamp,
+        mono: Duration,
+    ) -> Result<Leader, HubError> {
         let collection = format!(
             "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
             self.namespace
         );
-        let path = format!("{collection}/{NAME}");
+        let path = format!("{collection}/{LEASE_NAME}");
         let outcome = match self.client.get_object::<Lease>(&path, "Lease").await {
             Err(HubError::NotFound(_)) => {
                 self.client
-                    .create::<_, Ignored>(&collection, &self.object(None, wall), "Lease")
+                    .create::<_, Ignored>(&collection, &self.lease_object(None, wall), "Lease")
                     .await
             }
             Err(error) => return Err(error),
             Ok(object) => {
                 let spec = object.spec.unwrap_or_default();
-                if let Some(leader) = self.other.leader(&self.holder, &spec, mono) {
+                if let Some(leader) = self.other.current_leader(&self.holder, &spec, mono) {
                     return Ok(leader);
                 }
                 // Without a version, the write would be no compare-and-swap.
                 let version = object.metadata.resource_version;
                 let version = version.ok_or(HubError::Unreadable("Lease"))?;
                 self.client
-                    .replace::<_, Ignored>(&path, &self.object(Some(version), wall), "Lease")
+                    .replace::<_, Ignored>(&path, &self.lease_object(Some(version), wall), "Lease")
                     .await
             }
         };
@@ -97,16 +101,16 @@ impl LeaderLease {
         }
     }
 
-    fn object(&self, version: Option<String>, wall: Timestamp) -> Lease {
+    fn lease_object(&self, version: Option<String>, wall: Timestamp) -> Lease {
         Lease {
             metadata: ObjectMeta {
-                name: Some(NAME.to_owned()),
+                name: Some(LEASE_NAME.to_owned()),
                 resource_version: version,
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.holder.clone()),
-                lease_duration_seconds: i32::try_from(TERM.as_secs()).ok(),
+                lease_duration_seconds: i32::try_from(LEASE_TERM.as_secs()).ok(),
                 renew_time: Some(MicroTime(wall)),
                 ..LeaseSpec::default()
             }),
@@ -116,7 +120,7 @@ impl LeaderLease {
 
 impl OtherHolder {
     /// Returns the leader according to this Lease, or `None` if the Lease is free.
-    fn leader(&mut self, own: &str, spec: &LeaseSpec, mono: Duration) -> Option<Leader> {
+    fn current_leader(&mut self, own: &str, spec: &LeaseSpec, mono: Duration) -> Option<Leader> {
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         if holder.is_empty() || holder == own {
             self.seen = None;
@@ -129,8 +133,8 @@ impl OtherHolder {
                 let term = spec
                     .lease_duration_seconds
                     .and_then(|seconds| u64::try_from(seconds).ok())
-                    .map_or(TERM, Duration::from_secs)
-                    .clamp(TERM, LONGEST_TERM);
+                    .map_or(LEASE_TERM, Duration::from_secs)
+                    .clamp(LEASE_TERM, LONGEST_TERM);
                 (mono.saturating_sub(*since) < term).then_some(Leader::Unseen)
             }
             seen => {
@@ -168,7 +172,7 @@ mod tests {
     }
 
     fn by(other: &mut OtherHolder, seconds: u64, spec: &LeaseSpec) -> Option<Leader> {
-        other.leader("us", spec, Duration::from_secs(seconds))
+        other.current_leader("us", spec, Duration::from_secs(seconds))
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub enum Watched {
 
 impl Watched {
     /// The watches that decisions need in every configuration.
-    const ALWAYS: [Self; 2] = [Self::ServiceAccounts, Self::Namespaces];
+    const ALWAYS_WATCHED: [Self; 2] = [Self::ServiceAccounts, Self::Namespaces];
 
     /// Its name in the log.
     pub(crate) fn as_str(self) -> &'static str {
@@ -60,19 +60,19 @@ pub struct LiveObjects {
 
 impl Default for LiveObjects {
     fn default() -> Self {
-        Self::following(ObjectSource::File)
+        Self::for_source(ObjectSource::File)
     }
 }
 
 impl LiveObjects {
     /// Creates an empty view. If the configuration's objects are on the hub, their watches must be
     /// healthy too.
-    pub fn following(source: ObjectSource) -> Self {
+    pub fn for_source(source: ObjectSource) -> Self {
         let objects: &[Watched] = match source {
             ObjectSource::File => &[],
             ObjectSource::CustomResources => &[Watched::TargetClusters, Watched::TargetAccesses],
         };
-        let watches = Watched::ALWAYS
+        let watches = Watched::ALWAYS_WATCHED
             .iter()
             .chain(objects)
             .map(|watched| (*watched, WatchState::default()))
@@ -144,17 +144,17 @@ impl LiveObjects {
 
     /// Notes that a watch has its first complete list and works.
     pub fn watch_listed(&self, watched: Watched) {
-        self.with_health(watched, |health| *health = WatchState::LISTED);
+        self.with_health(watched, |health| *health = WatchState::WORKING_STATE);
     }
 
     /// Notes that a watch answered.
     pub fn watch_answered(&self, watched: Watched) {
-        self.with_health(watched, WatchState::answered);
+        self.with_health(watched, WatchState::note_answer);
     }
 
     /// Notes that a watch failed; the first failure counts.
     pub fn watch_failed(&self, watched: Watched, now: Moment) {
-        self.with_health(watched, |health| health.failed(now));
+        self.with_health(watched, |health| health.note_failure(now));
     }
 
     /// Whether every watch has listed and none has been failing for longer than `limit`.

@@ -34,7 +34,7 @@ pub struct Faults(Arc<ArcSwap<Assembled>>);
 
 impl Faults {
     /// Returns the last assembly.
-    pub fn current(&self) -> Arc<Assembled> {
+    pub fn last_assembly(&self) -> Arc<Assembled> {
         self.0.load_full()
     }
 
@@ -71,22 +71,23 @@ impl ObjectStore {
     }
 
     /// Adds an object to a list that is not complete yet. The store does not change.
-    pub fn note(&self, listing: &mut Listing, object: &ReducedObject) {
+    pub fn note_listed(&self, listing: &mut Listing, object: &ReducedObject) {
         match &mut listing.0 {
             Listed::Targets(listed) => {
                 let Some((name, target)) = StoredTarget::read_reduced(object, &self.server) else {
                     return;
                 };
-                let seen = ListedObject::beside(self.objects().targets.get(&name), target);
+                let seen =
+                    ListedObject::merge_newer(self.lock_objects().targets.get(&name), target);
                 listed.insert(name, seen);
             }
             Listed::Accesses(listed) => {
                 let Some((name, access)) = StoredAccess::read_reduced(object) else {
                     return;
                 };
-                let objects = self.objects();
+                let objects = self.lock_objects();
                 let known = objects.accesses.get(&name);
-                let seen = ListedObject::beside(known, access.after(known));
+                let seen = ListedObject::merge_newer(known, access.after(known));
                 listed.insert(name, seen);
             }
         }
@@ -94,22 +95,24 @@ impl ObjectStore {
 
     /// Replaces all objects of a kind by a complete list.
     pub fn replace_all(&self, listing: Listing) {
-        let mut objects = self.objects();
+        let mut objects = self.lock_objects();
         match listing.0 {
             Listed::Targets(listed) => {
-                objects.targets = listing::taken(listed, std::mem::take(&mut objects.targets))
+                objects.targets =
+                    listing::merge_listing(listed, std::mem::take(&mut objects.targets))
             }
             Listed::Accesses(listed) => {
-                objects.accesses = listing::taken(listed, std::mem::take(&mut objects.accesses));
-                self.unseen().clear();
+                objects.accesses =
+                    listing::merge_listing(listed, std::mem::take(&mut objects.accesses));
+                self.lock_unseen().clear();
             }
         }
-        self.tell();
+        self.notify_subscribers();
     }
 
     /// Stores one object. A change of its status alone notifies no subscriber.
-    pub fn set(&self, collection: Collection, object: &ReducedObject) {
-        let mut objects = self.objects();
+    pub fn store_object(&self, collection: Collection, object: &ReducedObject) {
+        let mut objects = self.lock_objects();
         let same = |known: Option<&Record>, read: &Record| {
             known.is_some_and(|known| known.means_the_same_as(read))
         };
@@ -140,13 +143,13 @@ impl ObjectStore {
             }
         };
         if !unchanged {
-            self.tell();
+            self.notify_subscribers();
         }
     }
 
     /// Removes a deleted object.
-    pub fn remove(&self, collection: Collection, object: &ReducedObject) {
-        let mut objects = self.objects();
+    pub fn remove_object(&self, collection: Collection, object: &ReducedObject) {
+        let mut objects = self.lock_objects();
         match collection {
             Collection::TargetClusters => {
                 if let Some((name, _)) = StoredTarget::read_reduced(object, &self.server) {
@@ -156,39 +159,43 @@ impl ObjectStore {
             Collection::TargetAccesses => {
                 if let Some((name, _)) = StoredAccess::read_reduced(object) {
                     objects.accesses.remove(&name);
-                    self.unseen().remove(&name);
+                    self.lock_unseen().remove(&name);
                 }
             }
         }
-        self.tell();
+        self.notify_subscribers();
     }
 
     /// Stores an access as the hub returned it after a write of this process, so that the next
     /// write does not use an old version. Returns the access; `None` if the object is not one. A
     /// later version that the watch has shown stays.
-    pub fn written(&self, object: &ReducedObject) -> Option<StoredAccess> {
+    pub fn store_written(&self, object: &ReducedObject) -> Option<StoredAccess> {
         let (name, access) = StoredAccess::read_reduced(object)?;
-        let mut objects = self.objects();
+        let mut objects = self.lock_objects();
         let known = objects
             .accesses
             .get(&name)
             .filter(|known| known.record.uid == access.record.uid);
         let access = access.after(known);
         // An access that the watch has shown as deleted is not restored.
-        let versions =
-            known.and_then(|known| Some((version(&known.record)?, version(&access.record)?)));
+        let versions = known.and_then(|known| {
+            Some((
+                numeric_version(&known.record)?,
+                numeric_version(&access.record)?,
+            ))
+        });
         if let Some((seen, now)) = versions
             && now > seen
         {
-            self.unseen().insert(name.clone(), now);
+            self.lock_unseen().insert(name.clone(), now);
             objects.accesses.insert(name, access.clone());
         }
         Some(access)
     }
 
     /// Assembles the policy from all objects.
-    pub fn assemble(&self) -> Assembled {
-        self.objects()
+    pub fn assemble_policy(&self) -> Assembled {
+        self.lock_objects()
             .assemble(&self.server.cluster_resource_namespace)
     }
 
@@ -199,13 +206,13 @@ impl ObjectStore {
 
     /// Returns an access as last seen.
     pub fn access(&self, name: &AccessName) -> Option<StoredAccess> {
-        self.objects().accesses.get(name).cloned()
+        self.lock_objects().accesses.get(name).cloned()
     }
 
     /// Applies `look` to each access, including those being deleted. The store is locked meanwhile,
     /// so `look` must be quick and must not ask the store, which would wait for itself.
     pub fn each_access<T>(&self, mut look: impl FnMut(&AccessName, &StoredAccess) -> T) -> Vec<T> {
-        self.objects()
+        self.lock_objects()
             .accesses
             .iter()
             .map(|(name, access)| look(name, access))
@@ -223,7 +230,7 @@ impl ObjectStore {
 
     /// Returns the API record of a target as last seen.
     pub fn target(&self, name: &ObjectName) -> Option<Record> {
-        self.objects()
+        self.lock_objects()
             .targets
             .get(name)
             .map(|target| target.record.clone())
@@ -231,7 +238,7 @@ impl ObjectStore {
 
     /// Returns when a check was last requested by annotation, for each target where one was.
     pub fn requested_checks(&self) -> BTreeMap<ObjectName, String> {
-        self.objects()
+        self.lock_objects()
             .targets
             .iter()
             .filter_map(|(name, target)| Some((name.clone(), target.record.requested_at.clone()?)))
@@ -239,13 +246,13 @@ impl ObjectStore {
     }
 
     /// Returns a target that is being deleted and drains.
-    pub fn draining(&self, name: &ObjectName) -> Option<DrainingTarget> {
-        self.objects().draining(name)
+    pub fn draining_target(&self, name: &ObjectName) -> Option<DrainingTarget> {
+        self.lock_objects().draining(name)
     }
 
     /// Returns all targets that are being deleted and drain.
     pub fn all_draining(&self) -> BTreeMap<ObjectName, DrainingTarget> {
-        self.objects()
+        self.lock_objects()
             .targets
             .iter()
             .filter_map(|(name, target)| Some((name.clone(), target.draining()?)))
@@ -253,9 +260,9 @@ impl ObjectStore {
     }
 
     /// Returns, for each target, the accesses that may still have objects on the hub.
-    pub fn users(&self) -> BTreeMap<ObjectName, Vec<AccessName>> {
+    pub fn accesses_by_target(&self) -> BTreeMap<ObjectName, Vec<AccessName>> {
         let mut users: BTreeMap<ObjectName, Vec<AccessName>> = BTreeMap::new();
-        for (name, access) in &self.objects().accesses {
+        for (name, access) in &self.lock_objects().accesses {
             if let Some(meant) = access
                 .meant()
                 .filter(|_| access_status::may_have_objects(&access.record.status))
@@ -271,24 +278,24 @@ impl ObjectStore {
 
     /// Returns the names of all targets, including those excluded from the policy.
     pub fn target_names(&self) -> Vec<ObjectName> {
-        self.objects().targets.keys().cloned().collect()
+        self.lock_objects().targets.keys().cloned().collect()
     }
 
     /// Returns the audiences of all targets as written.
     pub fn audiences(&self) -> BTreeSet<String> {
-        self.objects().audiences()
+        self.lock_objects().audiences()
     }
 
-    fn objects(&self) -> MutexGuard<'_, StoredObjects> {
+    fn lock_objects(&self) -> MutexGuard<'_, StoredObjects> {
         self.objects.lock()
     }
 
     /// Whether a record is older than our last write: the watch may still show an earlier version.
     fn is_older_than_written(&self, name: &AccessName, record: &Record) -> bool {
-        let mut unseen = self.unseen();
+        let mut unseen = self.lock_unseen();
         let older = unseen
             .get(name)
-            .zip(version(record))
+            .zip(numeric_version(record))
             .is_some_and(|(written, shown)| shown < *written);
         if !older {
             unseen.remove(name);
@@ -296,18 +303,18 @@ impl ObjectStore {
         older
     }
 
-    fn unseen(&self) -> MutexGuard<'_, HashMap<AccessName, u64>> {
+    fn lock_unseen(&self) -> MutexGuard<'_, HashMap<AccessName, u64>> {
         self.written.lock()
     }
 
-    fn tell(&self) {
+    fn notify_subscribers(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 }
 
 /// Parses a resourceVersion as a number, to order two versions of one object; `None` if a hub uses
 /// another format.
-fn version(record: &Record) -> Option<u64> {
+fn numeric_version(record: &Record) -> Option<u64> {
     record.version.parse().ok()
 }
 
@@ -315,9 +322,9 @@ fn version(record: &Record) -> Option<u64> {
 impl ObjectStore {
     /// Replaces the collection by a list of these objects.
     pub fn list(&self, collection: Collection, all: &[serde_json::Value]) {
-        let mut listing = Listing::of(collection);
+        let mut listing = Listing::of_collection(collection);
         all.iter()
-            .for_each(|object| self.note(&mut listing, &ReducedObject::of(object)));
+            .for_each(|object| self.note_listed(&mut listing, &ReducedObject::of(object)));
         self.replace_all(listing);
     }
 }

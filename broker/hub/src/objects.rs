@@ -15,11 +15,11 @@ use super::client::HubClient;
 use crate::ports::{HubError, HubObjects};
 use crate::slim_object::SlimObject;
 
-const WHAT: &str = "object";
+const OBJECT_NAME: &str = "object";
 /// How many of Flux's objects of one kind and namespace are read.
 const MAX_FLUX_OBJECTS: usize = 500;
 /// Objects per page of a list.
-const PAGE: u32 = 100;
+const PAGE_OBJECTS: u32 = 100;
 /// How long a count of requests may take. Everyone who may create requests decides how long the
 /// list is.
 const COUNT_DEADLINE: Duration = Duration::from_secs(30);
@@ -53,14 +53,18 @@ struct WrittenMetadata {
     resource_version: String,
 }
 
-fn managed(path: &str) -> String {
+fn managed_path(path: &str) -> String {
     format!("{path}?fieldManager={FIELD_MANAGER}")
 }
 
 impl HubObjects for KubeObjects {
     fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
         Box::pin(async move {
-            match self.client.get_object::<SlimObject>(path, WHAT).await {
+            match self
+                .client
+                .get_object::<SlimObject>(path, OBJECT_NAME)
+                .await
+            {
                 Ok(object) => Ok(Some(ReadObject::new(object.0))),
                 Err(HubError::NotFound(_)) => Ok(None),
                 Err(error) => Err(error),
@@ -93,7 +97,9 @@ impl HubObjects for KubeObjects {
         Box::pin(async move {
             let what = "list of CertificateSigningRequests";
             let time = |request: CountedRequest| counted_time(&request);
-            let reading = self.client.list_until_kept(path, PAGE, most, what, time);
+            let reading = self
+                .client
+                .list_until_kept(path, PAGE_OBJECTS, most, what, time);
             let read = tokio::time::timeout(COUNT_DEADLINE, reading).await;
             read.unwrap_or(Err(HubError::Unreadable(what)))
         })
@@ -107,7 +113,7 @@ impl HubObjects for KubeObjects {
         Box::pin(async move {
             let written: Written = self
                 .client
-                .create(&managed(collection), object, WHAT)
+                .create(&managed_path(collection), object, OBJECT_NAME)
                 .await?;
             Ok(written.metadata.resource_version)
         })
@@ -119,7 +125,10 @@ impl HubObjects for KubeObjects {
         object: &'a ObjectBody,
     ) -> BoxFuture<'a, Result<String, HubError>> {
         Box::pin(async move {
-            let written: Written = self.client.replace(&managed(path), object, WHAT).await?;
+            let written: Written = self
+                .client
+                .replace(&managed_path(path), object, OBJECT_NAME)
+                .await?;
             Ok(written.metadata.resource_version)
         })
     }
@@ -136,7 +145,7 @@ impl HubObjects for KubeObjects {
             });
             match self
                 .client
-                .delete::<_, KindOnly>(path, &options, WHAT)
+                .delete::<_, KindOnly>(path, &options, OBJECT_NAME)
                 .await
             {
                 Ok(_) | Err(HubError::NotFound(_)) => Ok(()),
@@ -145,23 +154,27 @@ impl HubObjects for KubeObjects {
         })
     }
 
-    fn post<'a>(
+    fn create_plain<'a>(
         &'a self,
         collection: &'a str,
         object: &'a Value,
     ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             self.client
-                .create::<_, KindOnly>(&managed(collection), object, WHAT)
+                .create::<_, KindOnly>(&managed_path(collection), object, OBJECT_NAME)
                 .await
                 .map(drop)
         })
     }
 
-    fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+    fn replace_plain<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             self.client
-                .replace::<_, KindOnly>(&managed(path), object, WHAT)
+                .replace::<_, KindOnly>(&managed_path(path), object, OBJECT_NAME)
                 .await
                 .map(drop)
         })
@@ -172,7 +185,11 @@ impl HubObjects for KubeObjects {
         path: &'a str,
         change: &'a Value,
     ) -> BoxFuture<'a, Result<ReducedObject, HubError>> {
-        Box::pin(async move { self.client.merge_patch(&managed(path), change, WHAT).await })
+        Box::pin(async move {
+            self.client
+                .merge_patch(&managed_path(path), change, OBJECT_NAME)
+                .await
+        })
     }
 
     fn apply_status<'a>(
@@ -182,7 +199,12 @@ impl HubObjects for KubeObjects {
     ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             self.client
-                .apply::<_, KindOnly>(&format!("{path}/status"), FIELD_MANAGER, object, WHAT)
+                .apply::<_, KindOnly>(
+                    &format!("{path}/status"),
+                    FIELD_MANAGER,
+                    object,
+                    OBJECT_NAME,
+                )
                 .await
                 .map(drop)
         })

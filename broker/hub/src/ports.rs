@@ -210,7 +210,11 @@ pub trait ServingSecrets: Send + Sync {
 
     /// Resolves when the Secret may have changed since that resourceVersion, or after a while.
     /// `None` means since it was found absent.
-    fn changed<'a>(&'a self, name: &'a ObjectName, version: Option<&'a str>) -> BoxFuture<'a, ()>;
+    fn wait_for_change<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        version: Option<&'a str>,
+    ) -> BoxFuture<'a, ()>;
 }
 
 /// The content of a Secret with a serving certificate, unchecked.
@@ -363,14 +367,18 @@ pub trait HubObjects: Send + Sync {
     ) -> BoxFuture<'a, Result<(), HubError>>;
 
     /// Creates an object that contains no secret.
-    fn post<'a>(
+    fn create_plain<'a>(
         &'a self,
         collection: &'a str,
         object: &'a Value,
     ) -> BoxFuture<'a, Result<(), HubError>>;
 
     /// Replaces an object that contains no secret, at the resourceVersion that it carries.
-    fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
+    fn replace_plain<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
 
     /// Changes a TargetCluster or TargetAccess, or its status, by a merge patch. Returns the new
     /// object.

@@ -46,25 +46,25 @@ impl Secret {
     }
 
     /// Whether it has an entry of this name.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has_entry(&self, key: &str) -> bool {
         self.data.contains_key(key)
     }
 
     /// Decodes one entry; `None` if it is absent.
     pub(crate) fn entry(&self, key: &str) -> Result<Option<Zeroizing<Vec<u8>>>, HubError> {
-        self.data.get(key).map(decode).transpose()
+        self.data.get(key).map(decode_entry).transpose()
     }
 
     /// Decodes all entries.
     pub(crate) fn entries(&self) -> Result<SecretData, HubError> {
         self.data
             .iter()
-            .map(|(key, text)| Ok((key.clone(), decode(text)?)))
+            .map(|(key, text)| Ok((key.clone(), decode_entry(text)?)))
             .collect()
     }
 }
 
-fn decode(text: &SecretString) -> Result<Zeroizing<Vec<u8>>, HubError> {
+fn decode_entry(text: &SecretString) -> Result<Zeroizing<Vec<u8>>, HubError> {
     STANDARD
         .decode(text.expose_secret())
         .map(Zeroizing::new)

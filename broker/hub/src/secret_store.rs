@@ -62,7 +62,7 @@ impl SecretStore for KubeSecretStore {
         data: &'a SecretData,
     ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
-            let object = object(name, None, data);
+            let object = secret_object(name, None, data);
             self.client
                 .create::<_, Ignored>(&self.collection(), &object, "Secret")
                 .await
@@ -77,7 +77,7 @@ impl SecretStore for KubeSecretStore {
         data: &'a SecretData,
     ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
-            let object = object(name, Some(version), data);
+            let object = secret_object(name, Some(version), data);
             self.client
                 .replace::<_, Ignored>(&format!("{}/{name}", self.collection()), &object, "Secret")
                 .await
@@ -86,7 +86,7 @@ impl SecretStore for KubeSecretStore {
     }
 }
 
-fn object(name: &ObjectName, version: Option<&str>, data: &SecretData) -> serde_json::Value {
+fn secret_object(name: &ObjectName, version: Option<&str>, data: &SecretData) -> serde_json::Value {
     let data: BTreeMap<&String, String> = data
         .iter()
         .map(|(key, bytes)| (key, STANDARD.encode(bytes)))

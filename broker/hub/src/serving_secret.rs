@@ -74,7 +74,7 @@ impl KubeServingSecrets {
     }
 
     /// Watches the Secret until an event of another version than this, or the end of the watch.
-    async fn watch(&self, name: &ObjectName, version: Option<&str>) -> WatchEnd {
+    async fn watch_secret(&self, name: &ObjectName, version: Option<&str>) -> WatchEnd {
         let api: Api<v1::Secret> =
             Api::namespaced(self.watches.clone(), &self.namespace.to_string());
         let terms = WatchParams::default()
@@ -84,7 +84,7 @@ impl KubeServingSecrets {
         // the hub keeps events for minutes, and a certificate stays unchanged for weeks.
         let events = match api.watch_metadata(&terms, "0").await {
             Ok(events) => events,
-            Err(error) => return WatchEnd::Failed(watch_fault::cause(&error)),
+            Err(error) => return WatchEnd::Failed(watch_fault::describe_error(&error)),
         };
         // If the Secret was deleted before the watch began, the watch shows no event.
         if !self.is_at(name, version).await {
@@ -97,10 +97,10 @@ impl KubeServingSecrets {
                 Ok(WatchEvent::Added(secret))
                     if secret.resource_version().as_deref() == version => {}
                 Ok(WatchEvent::Error(status)) => {
-                    return WatchEnd::Failed(watch_fault::answer(&status));
+                    return WatchEnd::Failed(watch_fault::status_message(&status));
                 }
                 Ok(_) => return WatchEnd::Read,
-                Err(error) => return WatchEnd::Failed(watch_fault::cause(&error)),
+                Err(error) => return WatchEnd::Failed(watch_fault::describe_error(&error)),
             }
         }
         WatchEnd::Read
@@ -108,14 +108,14 @@ impl KubeServingSecrets {
 
     /// Whether the Secret still has this version, or is still absent. True if the hub does not say.
     async fn is_at(&self, name: &ObjectName, version: Option<&str>) -> bool {
-        match self.get(name).await {
+        match self.get_secret(name).await {
             Ok(secret) => Some(secret.version()) == version,
             Err(HubError::NotFound(_)) => version.is_none(),
             Err(_) => true,
         }
     }
 
-    async fn get(&self, name: &ObjectName) -> Result<Secret, HubError> {
+    async fn get_secret(&self, name: &ObjectName) -> Result<Secret, HubError> {
         let path = format!("/api/v1/namespaces/{}/secrets/{name}", self.namespace);
         self.client.get_object(&path, "Secret").await
     }
@@ -124,7 +124,7 @@ impl KubeServingSecrets {
 impl ServingSecrets for KubeServingSecrets {
     fn read<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<ServingSecret, HubError>> {
         Box::pin(async move {
-            let secret = self.get(name).await?;
+            let secret = self.get_secret(name).await?;
             let bytes = |key| Ok(secret.entry(key)?.map(|bytes| bytes.to_vec()));
             Ok(ServingSecret {
                 version: secret.version().to_owned(),
@@ -137,9 +137,13 @@ impl ServingSecrets for KubeServingSecrets {
         })
     }
 
-    fn changed<'a>(&'a self, name: &'a ObjectName, version: Option<&'a str>) -> BoxFuture<'a, ()> {
+    fn wait_for_change<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        version: Option<&'a str>,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            match self.watch(name, version).await {
+            match self.watch_secret(name, version).await {
                 WatchEnd::Read => {
                     self.failures.lock().remove(name);
                 }

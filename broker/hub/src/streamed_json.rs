@@ -43,13 +43,13 @@ impl BodyFault {
     pub(crate) fn is_end(&self) -> bool {
         match self {
             Self::Unreadable(error) => error.is_eof(),
-            Self::Broken(error) => ended(error),
+            Self::Broken(error) => is_end_of_body(error),
             Self::TooLarge | Self::NotGzip | Self::PackedWatch => false,
         }
     }
 }
 
-fn ended(error: &kube::Error) -> bool {
+fn is_end_of_body(error: &kube::Error) -> bool {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -86,7 +86,7 @@ impl<T> Items<T> {
     ///
     /// # Errors
     /// The caller no longer waits for items.
-    pub(crate) fn pass<E: serde::de::Error>(&self, item: T) -> Result<(), E> {
+    pub(crate) fn pass_item<E: serde::de::Error>(&self, item: T) -> Result<(), E> {
         self.0
             .blocking_send(item)
             .map_err(|_| E::custom("the items are no longer awaited"))
@@ -174,7 +174,7 @@ where
         let result = parse(reader, &Items(items));
         (result, chunks.read)
     });
-    let feed = feed(body, to_parser);
+    let feed = feed_parser(body, to_parser);
     tokio::pin!(feed);
     let (mut broken, mut is_fed) = (None, false);
     loop {
@@ -207,7 +207,7 @@ where
 
 /// Passes the body's chunks to the parser until one of the two ends. Returns why the body broke
 /// off.
-async fn feed(mut body: Body, parser: mpsc::Sender<Bytes>) -> Option<kube::Error> {
+async fn feed_parser(mut body: Body, parser: mpsc::Sender<Bytes>) -> Option<kube::Error> {
     while let Some(frame) = body.frame().await {
         match frame.map(|frame| frame.into_data()) {
             Ok(Ok(chunk)) => {

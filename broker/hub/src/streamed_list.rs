@@ -29,7 +29,7 @@ pub(crate) struct PageEnd {
 
 impl PageEnd {
     /// The token for the next page; `None` after the last one.
-    pub(crate) fn next(self) -> Option<String> {
+    pub(crate) fn next_token(self) -> Option<String> {
         self.next.filter(|token| !token.is_empty())
     }
 }
@@ -94,7 +94,7 @@ pub(crate) async fn read_page<T: DeserializeOwned + Send + 'static>(
     mut act: impl FnMut(T),
 ) -> Result<Page, BodyFault> {
     let body = if gzip::is_packed(response.headers()) {
-        match unpacked(response.into_body()).await {
+        match unpack_body(response.into_body()).await {
             Ok(body) => Body::from(body),
             Err(BodyFault::TooLarge) if size.limit > 1 => {
                 size.shrink();
@@ -122,7 +122,7 @@ pub(crate) async fn read_page<T: DeserializeOwned + Send + 'static>(
     }
 }
 
-async fn unpacked(body: Body) -> Result<Vec<u8>, BodyFault> {
+async fn unpack_body(body: Body) -> Result<Vec<u8>, BodyFault> {
     let limit = usize::try_from(MAX_PAGE_BYTES).unwrap_or(usize::MAX);
     let packed = Limited::new(body, limit).collect().await;
     let packed = packed.map_err(|error| match error.downcast::<kube::Error>() {
@@ -130,7 +130,7 @@ async fn unpacked(body: Body) -> Result<Vec<u8>, BodyFault> {
         Err(error) if error.is::<LengthLimitError>() => BodyFault::TooLarge,
         Err(error) => BodyFault::Broken(kube::Error::Service(error)),
     })?;
-    gzip::unpack(&packed.to_bytes(), limit).map_err(|error| match error {
+    gzip::unpack_gzip(&packed.to_bytes(), limit).map_err(|error| match error {
         GzipError::TooLong => BodyFault::TooLarge,
         GzipError::Malformed => BodyFault::NotGzip,
     })
@@ -201,7 +201,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for ItemsSeed<'_, T> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
         while let Some(item) = all.next_element::<T>()? {
-            self.0.pass(item)?;
+            self.0.pass_item(item)?;
         }
         Ok(())
     }
@@ -240,7 +240,7 @@ mod tests {
         let Ok(Page::Complete(end)) = page else {
             panic!("the page was not read");
         };
-        assert_eq!(end.next().as_deref(), Some("x"));
+        assert_eq!(end.next_token().as_deref(), Some("x"));
         assert_eq!(items, [1, 2]);
         let bomb = packed(&vec![b' '; 9 << 20]);
         let (page, _, limit) = read_packed(bomb.clone(), 100).await;

@@ -75,7 +75,7 @@ impl TargetReader {
     }
 
     /// Returns the last state of the target of this name, for any generation of its spec.
-    pub fn last(&self, name: &ObjectName) -> Option<TargetState> {
+    pub fn last_state(&self, name: &ObjectName) -> Option<TargetState> {
         self.0.load().get(name).cloned()
     }
 }

@@ -12,9 +12,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The maximum number of concurrent reviews of one namespace.
 const PER_NAMESPACE: usize = 8;
 /// How long a call waits for a permit.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many namespaces are kept before idle ones are removed.
-const LANES: usize = 1_000;
+const MAX_NAMESPACES: usize = 1_000;
 
 /// A concurrency limit per namespace.
 #[derive(Debug, Default)]
@@ -27,17 +27,17 @@ pub type TenantPermit = OwnedSemaphorePermit;
 
 impl TenantLimit {
     /// Waits for a permit of `namespace`; `None` if it times out.
-    pub async fn take(&self, namespace: &Namespace) -> Option<TenantPermit> {
-        let lane = self.lane(namespace);
-        tokio::time::timeout(PATIENCE, lane.acquire_owned())
+    pub async fn take_permit(&self, namespace: &Namespace) -> Option<TenantPermit> {
+        let lane = self.namespace_lane(namespace);
+        tokio::time::timeout(PERMIT_TIMEOUT, lane.acquire_owned())
             .await
             .ok()?
             .ok()
     }
 
-    fn lane(&self, namespace: &Namespace) -> Arc<Semaphore> {
+    fn namespace_lane(&self, namespace: &Namespace) -> Arc<Semaphore> {
         let mut lanes = self.lanes.lock();
-        if lanes.len() > LANES {
+        if lanes.len() > MAX_NAMESPACES {
             // A call that waits or runs also holds a reference to its semaphore.
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         }
@@ -54,7 +54,7 @@ impl TenantLimit {
 mod tests {
     use keyferry_api::name::Namespace;
 
-    use super::{LANES, PER_NAMESPACE, TenantLimit};
+    use super::{MAX_NAMESPACES, PER_NAMESPACE, TenantLimit};
 
     #[tokio::test(start_paused = true)]
     async fn one_tenants_crowd_keeps_nobody_else_waiting() {
@@ -65,28 +65,28 @@ mod tests {
         );
         let mut held = Vec::new();
         for _ in 0..PER_NAMESPACE {
-            held.push(limit.take(&crowd).await.unwrap());
+            held.push(limit.take_permit(&crowd).await.unwrap());
         }
         assert!(
-            limit.take(&crowd).await.is_none(),
+            limit.take_permit(&crowd).await.is_none(),
             "one too many gives up after a while"
         );
-        assert!(limit.take(&other).await.is_some());
+        assert!(limit.take_permit(&other).await.is_some());
         held.pop();
-        assert!(limit.take(&crowd).await.is_some());
+        assert!(limit.take_permit(&crowd).await.is_some());
     }
 
     #[tokio::test]
     async fn empty_lanes_are_cleared_away() {
         let limit = TenantLimit::default();
-        for number in 0..LANES * 2 {
+        for number in 0..MAX_NAMESPACES * 2 {
             drop(
                 limit
-                    .take(&Namespace::new(format!("n{number}")).unwrap())
+                    .take_permit(&Namespace::new(format!("n{number}")).unwrap())
                     .await
                     .unwrap(),
             );
         }
-        assert!(limit.lanes.lock().len() <= LANES + 1);
+        assert!(limit.lanes.lock().len() <= MAX_NAMESPACES + 1);
     }
 }

@@ -18,13 +18,13 @@ pub use self::objects::{Failing, FakeObjects};
 /// Creates fleet inputs of targets, each by target, component and YAML.
 pub fn input_components(entries: &[(&str, &str, &str)]) -> Arc<InputComponents> {
     let components = InputComponents::default();
-    components.listed();
+    components.note_listed();
     for (target, component, text) in entries {
         let metadata = serde_json::json!({ "name": format!("keyferry-inputs-{target}") });
         let data = serde_json::json!({ (*component): text });
         let object = serde_json::json!({ "metadata": metadata, "data": data });
         if let Ok(config_map) = serde_json::from_value(object) {
-            components.set(&config_map);
+            components.set_inputs(&config_map);
         }
     }
     Arc::new(components)

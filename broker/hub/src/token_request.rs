@@ -100,7 +100,7 @@ struct Status {
 }
 
 /// The shortest lifetime that the API allows, in seconds.
-const SHORTEST: i64 = 600;
+const MIN_LIFETIME_SECONDS: i64 = 600;
 
 /// Facts about the hub from the response to a TokenRequest without audiences.
 #[derive(Clone, Debug)]
@@ -140,12 +140,12 @@ pub async fn own_audiences(
     canary: &ServiceAccount,
 ) -> Result<OwnAudiences, HubError> {
     let filled: Filled = client
-        .create(&path(canary), &object(&[]), "TokenRequest")
+        .create(&request_path(canary), &request_object(&[]), "TokenRequest")
         .await?;
     let now = filled
         .status
         .expiration_timestamp
-        .saturating_sub(SignedDuration::from_secs(SHORTEST));
+        .saturating_sub(SignedDuration::from_secs(MIN_LIFETIME_SECONDS));
     Ok(OwnAudiences {
         audiences: filled.spec.audiences,
         now: now.map_err(|_| HubError::Unreadable("TokenRequest"))?,
@@ -168,21 +168,21 @@ pub async fn dry_run(
         .flatten()
         .map(Audience::as_str)
         .collect();
-    let path = format!("{}?dryRun=All", path(account));
+    let path = format!("{}?dryRun=All", request_path(account));
     client
-        .create::<_, IgnoredAny>(&path, &object(&audiences), "TokenRequest")
+        .create::<_, IgnoredAny>(&path, &request_object(&audiences), "TokenRequest")
         .await
         .map(drop)
 }
 
-fn path(account: &ServiceAccount) -> String {
+fn request_path(account: &ServiceAccount) -> String {
     format!(
         "/api/v1/namespaces/{}/serviceaccounts/{}/token",
         account.namespace, account.name
     )
 }
 
-fn object(audiences: &[&str]) -> Value {
-    let spec = json!({ "audiences": audiences, "expirationSeconds": SHORTEST });
+fn request_object(audiences: &[&str]) -> Value {
+    let spec = json!({ "audiences": audiences, "expirationSeconds": MIN_LIFETIME_SECONDS });
     json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec })
 }

@@ -53,7 +53,7 @@ struct User {
 ///
 /// # Errors
 /// [`HubError`]. A token that the hub rejects is a result, not an error.
-pub(super) async fn create(
+pub(super) async fn create_token_review(
     client: &HubClient,
     token: &SecretString,
     audience: Option<&Audience>,

@@ -12,7 +12,7 @@ use kube::Client;
 
 use super::client::ClientError;
 use super::watched_object::{WatchedNamespace, WatchedServiceAccount};
-use crate::collection_watch::{Change, follow};
+use crate::collection_watch::{Change, follow_collection};
 use crate::input_components::{self, InputComponents, InputConfigMap};
 use crate::live::{LiveObjects, Watched};
 use crate::object_store::{Collection, Listing, ObjectStore};
@@ -20,21 +20,21 @@ use crate::watch_health::LiveWatch;
 
 /// How long a watch may be silent. The hub sends a bookmark about once a minute, so a longer
 /// silence is a dead connection.
-const SILENCE: Duration = Duration::from_secs(90);
+const MAX_WATCH_SILENCE: Duration = Duration::from_secs(90);
 
 /// Creates the client for watches: with a deadline for each silence, but none for the whole watch.
 ///
 /// # Errors
 /// [`ClientError::Credentials`].
-pub fn client(mut config: kube::Config) -> Result<Client, ClientError> {
-    config.read_timeout = Some(SILENCE);
+pub fn watch_client(mut config: kube::Config) -> Result<Client, ClientError> {
+    config.read_timeout = Some(MAX_WATCH_SILENCE);
     Client::try_from(config).map_err(|_| ClientError::Credentials)
 }
 
 /// Keeps the ServiceAccounts of `live` current until the task is dropped.
 pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
     let (mut listing, mut credentials) = (HashMap::new(), HashMap::new());
-    follow(
+    follow_collection(
         &client,
         "/api/v1/serviceaccounts",
         &LiveWatch {
@@ -81,9 +81,9 @@ pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc
 }
 
 /// Keeps the Namespaces of `live` current until the task is dropped.
-pub async fn namespaces(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
+pub async fn watch_namespaces(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
     let mut listing = HashMap::new();
-    follow(
+    follow_collection(
         &client,
         "/api/v1/namespaces",
         &LiveWatch {
@@ -121,7 +121,7 @@ pub async fn target_clusters(
     live: Arc<LiveObjects>,
     clock: Arc<dyn Clock>,
 ) {
-    objects(client, Collection::TargetClusters, &store, &live, &*clock).await;
+    watch_objects(client, Collection::TargetClusters, &store, &live, &*clock).await;
 }
 
 /// Keeps the TargetAccesses of `store` current until the task is dropped.
@@ -131,10 +131,10 @@ pub async fn target_accesses(
     live: Arc<LiveObjects>,
     clock: Arc<dyn Clock>,
 ) {
-    objects(client, Collection::TargetAccesses, &store, &live, &*clock).await;
+    watch_objects(client, Collection::TargetAccesses, &store, &live, &*clock).await;
 }
 
-async fn objects(
+async fn watch_objects(
     client: Client,
     collection: Collection,
     store: &ObjectStore,
@@ -151,22 +151,23 @@ async fn objects(
             "/apis/keyferry.dev/v1alpha1/targetaccesses",
         ),
     };
-    let mut listing = Listing::of(collection);
+    let mut listing = Listing::of_collection(collection);
     let health = LiveWatch { live, watched };
-    follow(&client, path, &health, clock, |event| match event {
-        Change::Listing => listing = Listing::of(collection),
+    follow_collection(&client, path, &health, clock, |event| match event {
+        Change::Listing => listing = Listing::of_collection(collection),
         Change::Listed(object) => {
             report_size(watched, &object);
-            store.note(&mut listing, &object);
+            store.note_listed(&mut listing, &object);
         }
-        Change::ListingDone => {
-            store.replace_all(std::mem::replace(&mut listing, Listing::of(collection)))
-        }
+        Change::ListingDone => store.replace_all(std::mem::replace(
+            &mut listing,
+            Listing::of_collection(collection),
+        )),
         Change::Set(object) => {
             report_size(watched, &object);
-            store.set(collection, &object);
+            store.store_object(collection, &object);
         }
-        Change::Gone(object) => store.remove(collection, &object),
+        Change::Gone(object) => store.remove_object(collection, &object),
     })
     .await;
 }
@@ -193,18 +194,18 @@ pub async fn input_config_maps(
 ) {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let mut listing = HashMap::new();
-    follow(&client, &path, &*components, &*clock, |event| match event {
+    follow_collection(&client, &path, &*components, &*clock, |event| match event {
         Change::Listing => listing.clear(),
         // Read one by one, so that a list keeps only the collections in memory.
         Change::Listed(config_map) => {
-            if let Some((target, read)) = InputConfigMap::read(&config_map) {
-                input_components::report(&target, &read);
+            if let Some((target, read)) = InputConfigMap::read_inputs(&config_map) {
+                input_components::report_fault(&target, &read);
                 listing.insert(target, read);
             }
         }
         Change::ListingDone => components.replace_all(std::mem::take(&mut listing)),
-        Change::Set(config_map) => components.set(&config_map),
-        Change::Gone(config_map) => components.remove(&config_map),
+        Change::Set(config_map) => components.set_inputs(&config_map),
+        Change::Gone(config_map) => components.remove_inputs(&config_map),
     })
     .await;
 }

@@ -7,7 +7,7 @@ use std::io;
 use kube::core::Status;
 
 /// The most characters of a hub message that are logged.
-const LONGEST: usize = 300;
+const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Why a watch ended.
 pub(super) enum WatchFault {
@@ -24,12 +24,12 @@ pub(super) enum WatchFault {
 }
 
 /// Describes what failed and why.
-pub(super) fn describe(fault: &WatchFault) -> String {
+pub(super) fn describe_fault(fault: &WatchFault) -> String {
     match fault {
-        WatchFault::Listing(error) => format!("listing: {}", cause(error)),
-        WatchFault::Starting(error) => format!("starting to watch: {}", cause(error)),
-        WatchFault::Watching(error) => format!("watching: {}", cause(error)),
-        WatchFault::Ended(status) => format!("watching: {}", answer(status)),
+        WatchFault::Listing(error) => format!("listing: {}", describe_error(error)),
+        WatchFault::Starting(error) => format!("starting to watch: {}", describe_error(error)),
+        WatchFault::Watching(error) => format!("watching: {}", describe_error(error)),
+        WatchFault::Ended(status) => format!("watching: {}", status_message(status)),
         WatchFault::NoVersion => "listing: the hub's answer has no resourceVersion".to_owned(),
     }
 }
@@ -42,26 +42,26 @@ pub(super) fn is_expired(fault: &WatchFault) -> bool {
 }
 
 /// Describes why a call failed.
-pub(super) fn cause(error: &kube::Error) -> String {
+pub(super) fn describe_error(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => answer(status),
+        kube::Error::Api(status) => status_message(status),
         kube::Error::SerdeError(_) => "the hub's answer could not be read".to_owned(),
         kube::Error::Auth(_) => "Keyferry's own credentials could not be read".to_owned(),
-        kube::Error::Service(error) => connection(&**error),
-        kube::Error::HyperError(error) => connection(error),
-        kube::Error::ReadEvents(error) => connection(error),
+        kube::Error::Service(error) => connection_fault(&**error),
+        kube::Error::HyperError(error) => connection_fault(error),
+        kube::Error::ReadEvents(error) => connection_fault(error),
         _ => "the request could not be sent".to_owned(),
     }
 }
 
 /// The hub's own message concerns only what Keyferry asked for. It is shortened to one line.
-pub(super) fn answer(status: &Status) -> String {
-    let text = keyferry_api::foreign_text::one_line(&status.message, LONGEST);
+pub(super) fn status_message(status: &Status) -> String {
+    let text = keyferry_api::foreign_text::one_line(&status.message, MAX_MESSAGE_CHARS);
     format!("the hub answered {}: {text}", status.code)
 }
 
 /// Returns the kind of the innermost known fault.
-fn connection(error: &(dyn Error + 'static)) -> String {
+fn connection_fault(error: &(dyn Error + 'static)) -> String {
     let mut found = "the connection failed".to_owned();
     let mut next = Some(error);
     while let Some(error) = next {
@@ -71,7 +71,7 @@ fn connection(error: &(dyn Error + 'static)) -> String {
             {
                 return format!("the hub's certificate is not accepted: {fault:?}")
                     .chars()
-                    .take(LONGEST)
+                    .take(MAX_MESSAGE_CHARS)
                     .collect();
             }
             match fault.kind() {
@@ -101,7 +101,7 @@ mod tests {
             "targetaccesses",
         );
         let api: Api<DynamicObject> = Api::all_with(Client::try_from(config).unwrap(), &resource);
-        describe(&WatchFault::Listing(
+        describe_fault(&WatchFault::Listing(
             api.list(&Default::default()).await.unwrap_err(),
         ))
     }
@@ -125,7 +125,7 @@ mod tests {
         };
         let error = WatchFault::Ended(Box::new(status));
         assert!(is_expired(&error));
-        let text = describe(&error);
+        let text = describe_fault(&error);
         assert!(
             text.starts_with(r"watching: the hub answered 410: line\u{a}xx") && text.len() < 400,
             "{text}"
@@ -135,7 +135,7 @@ mod tests {
             quoting.to_string().contains("secret"),
             "the library quotes what it read"
         );
-        let text = describe(&WatchFault::Watching(kube::Error::SerdeError(quoting)));
+        let text = describe_fault(&WatchFault::Watching(kube::Error::SerdeError(quoting)));
         assert_eq!(text, "watching: the hub's answer could not be read");
     }
 }

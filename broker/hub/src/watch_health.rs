@@ -11,11 +11,11 @@ pub(crate) trait WatchHealth: Sync {
     /// What is watched, for the log.
     fn name(&self) -> &'static str;
     /// The watch has its first complete list and works.
-    fn listed(&self);
+    fn note_listed(&self);
     /// The watch answered.
-    fn answered(&self);
+    fn note_answer(&self);
     /// The watch failed; the first failure counts.
-    fn failed(&self, now: Moment);
+    fn note_failure(&self, now: Moment);
 }
 
 /// Whether a watch has listed, and since when it has been failing.
@@ -27,16 +27,16 @@ pub(crate) struct WatchState {
 
 impl WatchState {
     /// The state of a watch that works.
-    pub(crate) const LISTED: Self = Self {
+    pub(crate) const WORKING_STATE: Self = Self {
         listed: true,
         failing_since: None,
     };
 
-    pub(crate) fn answered(&mut self) {
+    pub(crate) fn note_answer(&mut self) {
         self.failing_since = None;
     }
 
-    pub(crate) fn failed(&mut self, now: Moment) {
+    pub(crate) fn note_failure(&mut self, now: Moment) {
         self.failing_since.get_or_insert(now.mono);
     }
 
@@ -60,15 +60,15 @@ impl WatchHealth for LiveWatch<'_> {
         self.watched.as_str()
     }
 
-    fn listed(&self) {
+    fn note_listed(&self) {
         self.live.watch_listed(self.watched);
     }
 
-    fn answered(&self) {
+    fn note_answer(&self) {
         self.live.watch_answered(self.watched);
     }
 
-    fn failed(&self, now: Moment) {
+    fn note_failure(&self, now: Moment) {
         self.live.watch_failed(self.watched, now);
     }
 }

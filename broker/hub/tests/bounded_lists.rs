@@ -135,7 +135,7 @@ impl LargeHub {
         });
         let mut config = kube::Config::new(url.parse().unwrap());
         config.default_retry = false;
-        (hub, watch::client(config).unwrap())
+        (hub, watch::watch_client(config).unwrap())
     }
 }
 

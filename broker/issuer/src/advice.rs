@@ -6,7 +6,7 @@ use keyferry_core::authorise::Pair;
 use keyferry_core::readiness::{ISSUER_COLLISION_FIX, NotReady};
 
 /// Returns advice on a reason; `None` if its name says it all.
-pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
+pub fn advice_on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
     let (audience, account) = (pair.audience(), &pair.service_account().account);
     Some(match reason {
         Reason::AudienceIsHubs => format!("the hub's own apiserver accepts the audience \

@@ -30,23 +30,23 @@ const VERDICT_LIFETIMES: Lifetimes = Lifetimes {
     refused: Duration::from_secs(3600),
 };
 /// The maximum number of cached verdicts.
-const CAPACITY: u64 = 20_000;
+const MAX_CACHED_VERDICTS: u64 = 20_000;
 
 /// An audience that no cluster trusts.
-const INERT: &str = "keyferry.dev/inert";
+const INERT_AUDIENCE: &str = "keyferry.dev/inert";
 
 /// Refused is an audience of the hub's own; a trial that failed gives no verdict.
 type TrialError = FetchError<Reason, Reason>;
 
 /// Tests whether the hub itself accepts an audience.
 pub trait AudienceTrial: Send + Sync {
-    /// Checks whether tokens may be minted for `audience`, like [`AudienceGuard::check`].
+    /// Checks whether tokens may be minted for `audience`, like [`AudienceGuard::check_audience`].
     fn try_audience<'a>(&'a self, audience: &'a Audience) -> BoxFuture<'a, Result<(), Reason>>;
 }
 
 impl AudienceTrial for AudienceGuard {
     fn try_audience<'a>(&'a self, audience: &'a Audience) -> BoxFuture<'a, Result<(), Reason>> {
-        Box::pin(self.check(audience))
+        Box::pin(self.check_audience(audience))
     }
 }
 
@@ -74,7 +74,7 @@ impl AudienceGuard {
         canary: ServiceAccount,
     ) -> Self {
         Self {
-            verdicts: StaleCache::new(VERDICT_LIFETIMES, CAPACITY, Arc::clone(&clock)),
+            verdicts: StaleCache::new(VERDICT_LIFETIMES, MAX_CACHED_VERDICTS, Arc::clone(&clock)),
             hub,
             clock,
             live,
@@ -89,7 +89,7 @@ impl AudienceGuard {
     /// # Errors
     /// [`Reason::AudienceIsHubs`]; [`Reason::AudienceUnchecked`] when the canary cannot try;
     /// [`Reason::HubUnreachable`].
-    pub async fn check(&self, audience: &Audience) -> Result<(), Reason> {
+    pub async fn check_audience(&self, audience: &Audience) -> Result<(), Reason> {
         let trial = || self.run_trial(audience.clone());
         let verdict = self.verdicts.fetch(audience, trial).await;
         verdict.map_err(|error| match error {
@@ -110,8 +110,8 @@ impl AudienceGuard {
     /// The errors of a mint.
     pub async fn look_for_a_new_key(&self) -> Result<(), Reason> {
         let canary = self.live_canary()?;
-        let inert = Audience::new(INERT).map_err(|_| Reason::AudienceUnchecked)?;
-        bound_request::send(
+        let inert = Audience::new(INERT_AUDIENCE).map_err(|_| Reason::AudienceUnchecked)?;
+        bound_request::request_bound_token(
             &*self.hub,
             &self.publisher,
             &*self.clock,
@@ -127,9 +127,9 @@ impl AudienceGuard {
     /// # Errors
     /// The errors of a mint.
     pub async fn canary_token(&self, audience: &Audience) -> Result<BoundToken, Reason> {
-        self.check(audience).await?;
+        self.check_audience(audience).await?;
         let canary = self.live_canary()?;
-        bound_request::send(
+        bound_request::request_bound_token(
             &*self.hub,
             &self.publisher,
             &*self.clock,
@@ -199,7 +199,7 @@ async fn try_audience(
     canary: &ServiceAccountIdentity,
     audience: &Audience,
 ) -> Result<(), TrialError> {
-    let token = bound_request::send(
+    let token = bound_request::request_bound_token(
         hub,
         publisher,
         clock,

@@ -28,7 +28,7 @@ pub enum TokenPurpose<'a> {
 }
 
 impl<'a> TokenPurpose<'a> {
-    fn parts(self) -> (&'a ServiceAccountIdentity, &'a Audience, Duration) {
+    fn request_parts(self) -> (&'a ServiceAccountIdentity, &'a Audience, Duration) {
         match self {
             TokenPurpose::Granted(grant) => (
                 grant.pair().service_account(),
@@ -49,13 +49,13 @@ impl<'a> TokenPurpose<'a> {
 /// A `Mint…` reason, [`Reason::ServiceAccountChanged`], [`Reason::KeyNotPublished`],
 /// [`Reason::ClockSkew`] or [`Reason::HubUnreachable`]; a token that is not what was asked for is
 /// dropped.
-pub async fn send(
+pub async fn request_bound_token(
     hub: &dyn Hub,
     publisher: &Publisher,
     clock: &dyn Clock,
     purpose: TokenPurpose<'_>,
 ) -> Result<BoundToken, Reason> {
-    let (service_account, audience, lifetime) = purpose.parts();
+    let (service_account, audience, lifetime) = purpose.request_parts();
     let account = &service_account.account;
     let answer = hub.token_request(service_account, audience, lifetime).await.map_err(|error| {
         let reason = error.mint_reason();
@@ -65,7 +65,7 @@ pub async fn send(
     if let Some(kid) = bound_token::kid_of(&answer) {
         // A new key often appears here first: publish it at once, not at the next poll.
         publisher.publish_signing_key(&kid).await;
-        if publisher.activation(&kid) == KeyActivation::Revoked {
+        if publisher.key_activation(&kid) == KeyActivation::Revoked {
             tracing::error!(reason = %Reason::KeyRevoked, ?kid, service_account = %account, "the \
                 hub still signs with a revoked key; the token was dropped");
             return Err(Reason::KeyRevoked);
@@ -79,7 +79,7 @@ pub async fn send(
         audience,
         lifetime,
     };
-    bound_token::check(answer, &expected, clock.now()).map_err(|fault| {
+    bound_token::check_minted(answer, &expected, clock.now()).map_err(|fault| {
         let reason = fault.reason();
         tracing::error!(%reason, %fault, service_account = %account, %audience, "a minted token was dropped");
         reason

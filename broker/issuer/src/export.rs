@@ -20,7 +20,9 @@ use std::time::Duration;
 use keyferry_api::issuer::DISCOVERY_PATH;
 use keyferry_api::issuer::{Issuer, PublicUrl};
 use keyferry_api::name::ObjectName;
-use keyferry_keys::discovery::{KEYS_PATH, KEYS_TYPE, METADATA_TYPE, cache_control, render};
+use keyferry_keys::discovery::{
+    KEYS_PATH, KEYS_TYPE, METADATA_TYPE, cache_control, render_metadata,
+};
 use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
@@ -28,7 +30,7 @@ use crate::managed_issuer::OwnDocuments;
 use crate::publication::{Document, Published};
 
 /// The file name of the manifest.
-pub const MANIFEST: &str = "manifest.json";
+pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// Why an export failed, wholly or in part.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +57,7 @@ pub enum ExportError {
     },
     /// The folder's manifest cannot be parsed.
     #[error(
-        "reading {MANIFEST} in the export folder: it is not the manifest of an export; give an \
+        "reading {MANIFEST_FILE} in the export folder: it is not the manifest of an export; give an \
          empty folder"
     )]
     Manifest,
@@ -155,7 +157,7 @@ impl Export {
         let address = format!("{}{}", public_url.as_str(), scope.prefix);
         let metadata = match scope.prefix.is_empty() {
             true => published.metadata.clone(),
-            false => Document::new(render(
+            false => Document::new(render_metadata(
                 published.issuer.as_str(),
                 &format!("{address}{KEYS_PATH}"),
                 &published.keys,
@@ -193,7 +195,7 @@ impl Export {
                 .iter()
                 .map(|(path, kind, document, issuer)| ManifestFile {
                     issuer: issuer.clone(),
-                    ..entry(path, kind, &cache_control, document)
+                    ..manifest_entry(path, kind, &cache_control, document)
                 })
                 .collect(),
         };
@@ -204,7 +206,7 @@ impl Export {
             .iter()
             .map(|(path, _, document, _)| (path.trim_start_matches('/'), document.bytes.as_ref()));
         let mut changed = Vec::new();
-        for (path, bytes) in documents.chain([(MANIFEST, manifest.as_slice())]) {
+        for (path, bytes) in documents.chain([(MANIFEST_FILE, manifest.as_slice())]) {
             if self.folder.replace(path, bytes)? {
                 changed.push(path.to_owned());
             }
@@ -215,7 +217,7 @@ impl Export {
     /// Checks that the folder has the same issuer: targets of one issuer must never get the keys of
     /// another.
     fn same_issuer(&self, here: &str) -> Result<(), ExportError> {
-        let Some(bytes) = self.folder.read(MANIFEST)? else {
+        let Some(bytes) = self.folder.read(MANIFEST_FILE)? else {
             return Ok(());
         };
         let there: Manifest = serde_json::from_slice(&bytes).map_err(|_| ExportError::Manifest)?;
@@ -230,7 +232,12 @@ impl Export {
     }
 }
 
-fn entry(path: &str, content_type: &str, cache_control: &str, document: &Document) -> ManifestFile {
+fn manifest_entry(
+    path: &str,
+    content_type: &str,
+    cache_control: &str,
+    document: &Document,
+) -> ManifestFile {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &document.bytes);
     ManifestFile {
         path: path.trim_start_matches('/').to_owned(),

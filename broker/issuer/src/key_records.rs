@@ -8,17 +8,17 @@ use keyferry_hub::ports::HubError;
 
 use crate::publication::Publisher;
 
-const INTERVAL: Duration = Duration::from_secs(10);
+const SYNC_INTERVAL: Duration = Duration::from_secs(10);
 /// The pause while the hub is unreachable or rejects our token. Half a minute without the journal
 /// stops all new tokens, so recovery must be noticed soon.
 const WHILE_AWAY: Duration = Duration::from_secs(2);
 
 /// Synchronises the key journal until the task is dropped.
-pub async fn follow(publisher: Publisher) {
+pub async fn run_key_journal_sync(publisher: Publisher) {
     let mut failing: Option<Reason> = None;
     loop {
-        let mut pause = INTERVAL;
-        match publisher.sync().await {
+        let mut pause = SYNC_INTERVAL;
+        match publisher.sync_journal().await {
             Ok(()) if failing.is_some() => {
                 tracing::info!("the key journal is readable and writable again");
                 failing = None;
@@ -26,7 +26,7 @@ pub async fn follow(publisher: Publisher) {
             Ok(()) => {}
             Err(error) => {
                 if failing != Some(error.reason()) {
-                    tracing::error!(reason = %error.reason(), %error, hint = hint(error.reason()), "no new token is minted before it succeeds");
+                    tracing::error!(reason = %error.reason(), %error, hint = fix_hint(error.reason()), "no new token is minted before it succeeds");
                 }
                 failing = Some(error.reason());
                 // Other errors come from a hub that answers, and do not justify more requests.
@@ -42,7 +42,7 @@ pub async fn follow(publisher: Publisher) {
     }
 }
 
-fn hint(reason: Reason) -> &'static str {
+fn fix_hint(reason: Reason) -> &'static str {
     match reason {
         Reason::KeyRecordForbidden => {
             "Keyferry's Role in its own namespace needs create on secrets, and get and update on \

@@ -94,11 +94,11 @@ impl ManagedIssuers {
     }
 
     /// Returns the managed issuer for a target's name in a request path.
-    pub fn named(&self, target: &str) -> Option<Arc<ManagedIssuer>> {
+    pub fn find_by_name(&self, target: &str) -> Option<Arc<ManagedIssuer>> {
         self.get(&ObjectName::new(target).ok()?)
     }
 
-    fn put(&self, target: &ObjectName, issuer: &ManagedIssuer) {
+    fn store_issuer(&self, target: &ObjectName, issuer: &ManagedIssuer) {
         let issuer = Arc::new(issuer.clone());
         self.0.rcu(|issuers| {
             let mut issuers = BTreeMap::clone(issuers);

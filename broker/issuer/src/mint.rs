@@ -285,7 +285,7 @@ impl Mint {
     /// waits.
     fn time_until_active(&self, key: &MintKey) -> Option<Duration> {
         let kid = self.cache.waiting_kid(key)?;
-        match self.parts.publisher.activation(&kid) {
+        match self.parts.publisher.key_activation(&kid) {
             KeyActivation::Active => Some(Duration::ZERO),
             KeyActivation::After(left) => Some(left),
             KeyActivation::Unpublished | KeyActivation::Revoked => None,
@@ -323,7 +323,7 @@ impl Mint {
         let outcome = self.mint_checked(&grant).await;
         self.parts
             .metrics
-            .mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
+            .count_mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
         let (token, skew) = outcome?;
         let token = Arc::new(token);
         self.parts.metrics.hub_clock_skew(skew);
@@ -333,14 +333,14 @@ impl Mint {
             Arc::clone(&token),
             grant,
             self.parts.activation_delay,
-            self.parts.random.unit(),
+            self.parts.random.unit_fraction(),
             now,
         );
         if !own {
-            publisher.signed(token.kid(), token.deadline().wall());
+            publisher.note_signature(token.kid(), token.deadline().wall());
         }
         // A managed issuer signs with active keys only.
-        if own || publisher.activation(token.kid()) == KeyActivation::Active {
+        if own || publisher.key_activation(token.kid()) == KeyActivation::Active {
             self.cache.insert(key, entry);
             self.parts.metrics.cached_tokens(self.cache.len());
             return Ok(SharedMint::Active(token));
@@ -354,10 +354,10 @@ impl Mint {
     async fn mint_checked(&self, grant: &Grant) -> Result<(BoundToken, i64), Reason> {
         let parts = &self.parts;
         if grant.pair().issuer() == TokenIssuer::Keyferry {
-            return parts.own.mint(parts, grant).await;
+            return parts.own.mint_managed(parts, grant).await;
         }
-        parts.guard.check(grant.pair().audience()).await?;
-        let token = bound_request::send(
+        parts.guard.check_audience(grant.pair().audience()).await?;
+        let token = bound_request::request_bound_token(
             &*parts.hub,
             &parts.publisher,
             &*parts.clock,

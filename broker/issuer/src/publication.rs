@@ -102,7 +102,7 @@ impl Publisher {
     }
 
     /// Sets whether this replica may withdraw keys.
-    pub fn lead(&self, leads: bool) {
+    pub fn set_leadership(&self, leads: bool) {
         self.leads.store(leads, Ordering::Relaxed);
     }
 
@@ -158,20 +158,22 @@ impl Publisher {
         if let Err(reason) = self.refresh_for_unknown_key(self.parts.clock.now()).await {
             tracing::warn!(%reason, "the hub signed with a key that is not published");
         }
-        self.change(EventSource::Hub, |tracked, now| tracked.vouch(kid, now));
+        self.change_keys(EventSource::Hub, |tracked, now| {
+            tracked.publish_signing_key(kid, now)
+        });
         self.sync_if_changed().await;
     }
 
     /// Notes that a token signed by `kid` was issued and expires at `expires`.
-    pub fn signed(&self, kid: &str, expires: jiff::Timestamp) {
-        if let Some(tracked) = self.lock().as_mut() {
-            tracked.signed(kid, self.parts.clock.now().wall, expires);
+    pub fn note_signature(&self, kid: &str, expires: jiff::Timestamp) {
+        if let Some(tracked) = self.lock_keys().as_mut() {
+            tracked.note_signature(kid, self.parts.clock.now().wall, expires);
         }
     }
 
     /// Returns whether tokens signed by `kid` may be issued, and if not yet, when.
-    pub fn activation(&self, kid: &str) -> KeyActivation {
-        self.lock()
+    pub fn key_activation(&self, kid: &str) -> KeyActivation {
+        self.lock_keys()
             .as_ref()
             .map_or(KeyActivation::Unpublished, |tracked| {
                 tracked.activation(kid, self.parts.clock.now())
@@ -180,16 +182,16 @@ impl Publisher {
 
     /// Whether the shared key journal was read recently enough to mint.
     pub fn is_current(&self) -> bool {
-        self.lock()
+        self.lock_keys()
             .as_ref()
             .is_some_and(|tracked| tracked.is_current(self.parts.clock.now()))
     }
 
     /// Returns the number of published keys that this process has not seen at the hub itself.
-    pub fn unconfirmed(&self) -> usize {
-        self.lock()
-            .as_ref()
-            .map_or(0, |tracked| tracked.unconfirmed(self.parts.clock.now()))
+    pub fn unconfirmed_keys(&self) -> usize {
+        self.lock_keys().as_ref().map_or(0, |tracked| {
+            tracked.unconfirmed_keys(self.parts.clock.now())
+        })
     }
 
     fn apply_readings(&self, answers: Vec<EndpointAnswer>) -> Result<(), PublishError> {
@@ -216,8 +218,8 @@ impl Publisher {
             return Err(fault.unwrap_or(PublishError::SharedCallLost));
         }
         let leads = self.leads.load(Ordering::Relaxed);
-        self.change(EventSource::Hub, |tracked, now| {
-            tracked.observe(&reading, leads, now)
+        self.change_keys(EventSource::Hub, |tracked, now| {
+            tracked.apply_reading(&reading, leads, now)
         });
         Ok(())
     }
@@ -225,7 +227,7 @@ impl Publisher {
     /// Checks one endpoint's documents. The first issuer stated is kept for ever.
     fn check_documents(&self, documents: &UpstreamDocuments) -> Result<PublicKeySet, PublishError> {
         let known = self
-            .lock()
+            .lock_keys()
             .as_ref()
             .map(|tracked| tracked.issuer().clone())
             .or_else(|| self.parts.pinned.clone());
@@ -243,7 +245,7 @@ impl Publisher {
     }
 
     fn start_tracking(&self, issuer: Issuer) {
-        let mut tracked = self.lock();
+        let mut tracked = self.lock_keys();
         if tracked.is_none() {
             *tracked = Some(TrackedKeys::new(
                 issuer,
@@ -256,41 +258,41 @@ impl Publisher {
     /// Publishes again, because keys can expire even while the hub does not answer.
     fn republish(&self) {
         let now = self.parts.clock.now();
-        let tracked = self.lock();
+        let tracked = self.lock_keys();
         let Some(tracked) = tracked.as_ref() else {
             return;
         };
-        self.publish(tracked, now);
+        self.publish_keys(tracked, now);
         self.parts
             .metrics
-            .unconfirmed_keys(tracked.unconfirmed(now));
+            .unconfirmed_keys(tracked.unconfirmed_keys(now));
     }
 
     /// Changes the tracked keys, reports the events and publishes the result.
-    fn change(
+    fn change_keys(
         &self,
         source: EventSource,
         change: impl FnOnce(&mut TrackedKeys, Moment) -> Vec<KeyEvent>,
     ) {
         let now = self.parts.clock.now();
-        let mut tracked = self.lock();
+        let mut tracked = self.lock_keys();
         let Some(tracked) = tracked.as_mut() else {
             return;
         };
-        self.report(source, change(tracked, now));
-        self.publish(tracked, now);
+        self.report_events(source, change(tracked, now));
+        self.publish_keys(tracked, now);
     }
 
-    fn publish(&self, tracked: &TrackedKeys, now: Moment) {
+    fn publish_keys(&self, tracked: &TrackedKeys, now: Moment) {
         if !tracked
-            .revoked()
+            .revoked_kids()
             .eq(self.published.revoked.load().iter().map(String::as_str))
         {
-            self.published
-                .revoked
-                .store(Arc::new(tracked.revoked().map(str::to_owned).collect()));
+            self.published.revoked.store(Arc::new(
+                tracked.revoked_kids().map(str::to_owned).collect(),
+            ));
         }
-        let Some(keys) = tracked.served(now) else {
+        let Some(keys) = tracked.published_keys(now) else {
             self.published.current.store(None);
             return;
         };
@@ -298,7 +300,7 @@ impl Publisher {
         let (metadata, jwks) = match before.filter(|before| before.keys == keys) {
             Some(before) => (before.metadata.clone(), before.jwks.clone()),
             None => {
-                let metadata = discovery::render(
+                let metadata = discovery::render_metadata(
                     tracked.issuer().as_str(),
                     &self.parts.public_url.jwks_uri(),
                     &keys,
@@ -316,7 +318,7 @@ impl Publisher {
             KeyActivation::Unpublished | KeyActivation::Revoked => None,
         };
         let activations = keys.kids().map(|kid| (kid.to_owned(), from(kid))).collect();
-        let (issuer, authenticating) = (tracked.issuer().clone(), tracked.authenticating(now));
+        let (issuer, authenticating) = (tracked.issuer().clone(), tracked.authenticating_keys(now));
         self.published.current.store(Some(Arc::new(Published {
             issuer,
             keys,
@@ -328,12 +330,12 @@ impl Publisher {
     }
 
     /// Reports each event once for as long as it lasts.
-    fn report(&self, source: EventSource, events: Vec<KeyEvent>) {
+    fn report_events(&self, source: EventSource, events: Vec<KeyEvent>) {
         let mut reported = self.reported.lock();
         let before = reported.insert(source, events.clone()).unwrap_or_default();
         for event in events.iter().filter(|event| !before.contains(event)) {
             events::to_log(event);
-            if let Some(reason) = events::alarm(event) {
+            if let Some(reason) = events::alarm_reason(event) {
                 self.parts.metrics.key_alarm(reason);
             }
         }
@@ -343,13 +345,16 @@ impl Publisher {
     #[cfg(any(test, feature = "testing"))]
     #[allow(clippy::unwrap_used, reason = "a test names a key that there is")]
     pub fn revoke_for_test(&self, kid: &str) {
-        self.change(EventSource::Record, |tracked, now| {
-            let journal = tracked.snapshot().with_revoked(kid, now.wall).unwrap();
-            tracked.adopt(&journal, keyferry_keys::tracked_keys::Origin::Sealed, now)
+        self.change_keys(EventSource::Record, |tracked, now| {
+            let journal = tracked
+                .snapshot_journal()
+                .with_revoked(kid, now.wall)
+                .unwrap();
+            tracked.adopt_journal(&journal, keyferry_keys::tracked_keys::Origin::Sealed, now)
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<TrackedKeys>> {
+    fn lock_keys(&self) -> MutexGuard<'_, Option<TrackedKeys>> {
         self.tracked.lock()
     }
 }

@@ -176,7 +176,7 @@ impl SmallWorld {
     /// Creates a grant for an access of tenant-a, with an operator as requester.
     pub fn grant(&self, access: &str) -> Grant {
         let name = AccessName::parse(access).unwrap();
-        let pair = authorise::pair(
+        let pair = authorise::authorise_request(
             &self.policy,
             &*self.live,
             &Requester::Operator,
@@ -184,7 +184,7 @@ impl SmallWorld {
             DeliveryType::HTTP,
         )
         .unwrap();
-        authorise::grant(&self.policy, Requester::Operator, pair, Review::NotAsked).unwrap()
+        authorise::grant_token(&self.policy, Requester::Operator, pair, Review::NotAsked).unwrap()
     }
 
     /// The requirements on callers of this world.

@@ -11,10 +11,10 @@ use keyferry_keys::caller_certificate::{
     AuthorityKeys, CallerAuthority, CallerCertificateRule, CallerCertificateRules, PresentedChain,
 };
 use keyferry_keys::claims::ServiceAccountClaims;
-use keyferry_keys::discovery::{ProviderMetadata, render};
+use keyferry_keys::discovery::{ProviderMetadata, render_metadata};
 use keyferry_keys::jwks::{KeySetLimits, PublicKeySet};
 use keyferry_keys::jwt::{MAX_JWT_BYTES, MAX_KID_BYTES, UnverifiedJwt};
-use keyferry_keys::verify::{Expected, check_claims, verify};
+use keyferry_keys::verify::{Expected, check_claims, verify_signature};
 
 /// The issuer of the seeds.
 pub(crate) const ISSUER: &str = "https://hub.example.com";
@@ -50,7 +50,8 @@ pub(crate) fn jwt(data: &[u8]) {
     let signed = |token: &str| token.rsplit_once('.').map(|(input, _)| input.to_owned());
     // Not the whole text: of an ECDSA signature (r, s) anyone can make (r, -s).
     assert!(
-        verify(&jwt, &keys).is_err() || signed(text) == signed(include_str!("corpus/jwt/plain"))
+        verify_signature(&jwt, &keys).is_err()
+            || signed(text) == signed(include_str!("corpus/jwt/plain"))
     );
     let Ok(claims) = ServiceAccountClaims::read(&jwt) else {
         return;
@@ -115,7 +116,7 @@ pub(crate) fn discovery(data: &[u8]) {
     }
     let (keys, _) =
         PublicKeySet::from_upstream(KEYS, KeySetLimits::default()).expect("the seed is a key set");
-    let ours = render(text, text, &keys);
+    let ours = render_metadata(text, text, &keys);
     let metadata = ProviderMetadata::from_upstream(&ours, text).expect("what we write can be read");
     assert!(
         metadata
@@ -184,7 +185,7 @@ pub(crate) fn caller_certificate(data: &[u8]) {
     let Ok(chain) = PresentedChain::new(&[data.into()]) else {
         return;
     };
-    let Ok(caller) = caller_rules().identify(&chain, now()) else {
+    let Ok(caller) = caller_rules().identify_caller(&chain, now()) else {
         return;
     };
     assert_eq!(caller.certificate().uri, CALLER_URI);

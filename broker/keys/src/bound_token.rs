@@ -145,7 +145,7 @@ pub fn kid_of(answer: &MintAnswer) -> Option<String> {
 ///
 /// # Errors
 /// [`MintFault`]: the caller must drop the token and not cache it.
-pub fn check(
+pub fn check_minted(
     answer: MintAnswer,
     expected: &MintExpectation<'_>,
     now: Moment,
@@ -173,7 +173,7 @@ pub fn check(
         .filter(|kid| expected.keys.get(kid).is_some())
         .ok_or(MintFault::UnknownKey)?
         .to_owned();
-    verify::verify(&jwt, expected.keys).map_err(|_| MintFault::Signature)?;
+    verify::verify_signature(&jwt, expected.keys).map_err(|_| MintFault::Signature)?;
     let ahead = |time: Timestamp| time.as_second().saturating_sub(now.wall.as_second());
     let most = i64::try_from(lifetime::MAX_SKEW.as_secs()).unwrap_or(i64::MAX);
     if !(-most..=most).contains(&ahead(claims.registered.issued_at))
@@ -259,7 +259,7 @@ impl BoundToken {
 
     /// How long a client may use the token: until [`lifetime::MARGIN`] before its expiry. `None` if
     /// that is less than [`lifetime::LEAST_USE`].
-    pub fn usable(&self, now: Moment) -> Option<Duration> {
+    pub fn remaining_lifetime(&self, now: Moment) -> Option<Duration> {
         let usable = self.deadline.left(now).saturating_sub(lifetime::MARGIN);
         (usable >= lifetime::LEAST_USE).then_some(usable)
     }

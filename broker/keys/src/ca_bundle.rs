@@ -45,7 +45,7 @@ impl CaBundle {
         if bytes.trim_ascii().is_empty() {
             return Err(CaBundleError::Empty);
         }
-        let blocks = pem::read(bytes)?;
+        let blocks = pem::read_blocks(bytes)?;
         if blocks.certificates.is_empty() {
             return Err(without_certificate(bytes, blocks.ignored));
         }
@@ -60,7 +60,7 @@ impl CaBundle {
             ignored_blocks: blocks.ignored,
         };
         for (index, der) in blocks.certificates.into_iter().enumerate() {
-            let expiry = certificate::check(&der, index + 1, now)?;
+            let expiry = certificate::check_certificate(&der, index + 1, now)?;
             bundle.earliest_expiry = bundle.earliest_expiry.min(expiry);
             let der = CertificateDer::from(der);
             if !bundle.certificates.contains(&der) {

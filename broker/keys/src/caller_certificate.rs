@@ -55,7 +55,7 @@ impl<I> Default for CallerCertificateRules<I> {
     }
 }
 
-/// A caller that a certificate identified. Only [`CallerCertificateRules::identify`] makes it.
+/// A caller that a certificate identified. Only [`CallerCertificateRules::identify_caller`] makes it.
 #[derive(Clone, Debug)]
 pub struct CertifiedCaller<I = ServiceAccountIdentity> {
     identity: I,
@@ -168,7 +168,7 @@ impl<I: Clone + PartialEq> CallerCertificateRules<I> {
     ///
     /// # Errors
     /// [`CallerCertificateError`].
-    pub fn identify(
+    pub fn identify_caller(
         &self,
         chain: &PresentedChain,
         now: Timestamp,
@@ -192,7 +192,9 @@ impl<I: Clone + PartialEq> CallerCertificateRules<I> {
                 .authority
                 .as_ref()
                 .ok_or(E::OtherAuthority)
-                .and_then(|authority| authority.verify(chain, rule.refused_keys.as_deref(), now));
+                .and_then(|authority| {
+                    authority.verify_chain(chain, rule.refused_keys.as_deref(), now)
+                });
             let authority = match verified {
                 Ok(authority) => authority,
                 Err(error) => {
@@ -208,7 +210,7 @@ impl<I: Clone + PartialEq> CallerCertificateRules<I> {
                         identity: rule.identity.clone(),
                         certificate: CertificateNote {
                             uri: uri.to_owned(),
-                            serial: serial(&leaf),
+                            serial: serial_number(&leaf),
                             authority: authority.to_owned(),
                         },
                         not_after,
@@ -305,16 +307,16 @@ fn only_uri<'a>(leaf: &'a X509Certificate<'_>) -> Result<&'a str, CallerCertific
     }
 }
 
-fn serial(leaf: &X509Certificate<'_>) -> String {
+fn serial_number(leaf: &X509Certificate<'_>) -> String {
     let serial = leaf.raw_serial();
-    hexadecimal(serial.get(..PRINTED_SERIAL).unwrap_or(serial))
+    to_hexadecimal(serial.get(..PRINTED_SERIAL).unwrap_or(serial))
 }
 
-fn fingerprint(der: &[u8]) -> String {
-    hexadecimal(digest(&SHA256, der).as_ref())
+fn sha256_fingerprint(der: &[u8]) -> String {
+    to_hexadecimal(digest(&SHA256, der).as_ref())
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+fn to_hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

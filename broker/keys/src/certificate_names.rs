@@ -22,24 +22,24 @@ pub struct CertificateNames {
 
 /// Reads the names of a DER certificate; `None` if it cannot be parsed. Characters that could
 /// control a terminal are replaced.
-pub fn read(der: &[u8]) -> Option<CertificateNames> {
+pub fn read_names(der: &[u8]) -> Option<CertificateNames> {
     let (_, certificate) = parse_x509_certificate(der).ok()?;
     let names = certificate.subject_alternative_name().ok().flatten();
     let names = names
         .iter()
         .flat_map(|extension| &extension.value.general_names);
     let subjects = names.filter_map(|name| match name {
-        GeneralName::DNSName(name) => Some(plain(name)),
-        GeneralName::IPAddress(bytes) => address(bytes).map(|address| address.to_string()),
+        GeneralName::DNSName(name) => Some(printable_text(name)),
+        GeneralName::IPAddress(bytes) => parse_address(bytes).map(|address| address.to_string()),
         _ => None,
     });
     Some(CertificateNames {
         subjects: subjects.take(MAX_NAMES).collect(),
-        issuer: plain(&certificate.issuer().to_string()),
+        issuer: printable_text(&certificate.issuer().to_string()),
     })
 }
 
-fn address(bytes: &[u8]) -> Option<IpAddr> {
+fn parse_address(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
         16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
@@ -47,7 +47,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn plain(text: &str) -> String {
+fn printable_text(text: &str) -> String {
     let kept =
         |character: char| character.is_alphanumeric() || " .,=-_:*@/()'+".contains(character);
     text.chars()
@@ -58,12 +58,12 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, read};
+    use super::{printable_text, read_names};
 
     #[test]
     fn names_do_not_speak_to_the_terminal() {
-        assert_eq!(plain("CN=a\u{1b}[31m\u{202e}b"), "CN=a??31m?b");
-        assert_eq!(plain(&"a".repeat(1000)).len(), 200);
-        assert_eq!(read(b"no certificate"), None);
+        assert_eq!(printable_text("CN=a\u{1b}[31m\u{202e}b"), "CN=a??31m?b");
+        assert_eq!(printable_text(&"a".repeat(1000)).len(), 200);
+        assert_eq!(read_names(b"no certificate"), None);
     }
 }

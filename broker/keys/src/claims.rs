@@ -47,12 +47,12 @@ impl RegisteredClaims {
     /// [`ClaimsFormError`] names the first claim that is missing or of the wrong form.
     pub(crate) fn read(claims: &Map<String, Value>) -> Result<Self, ClaimsFormError> {
         Ok(Self {
-            issuer: required(text(claims, "iss", "iss")?, "iss")?.to_owned(),
-            audiences: audiences(claims)?,
-            expires_at: required(time(claims, "exp")?, "exp")?,
-            issued_at: required(time(claims, "iat")?, "iat")?,
-            not_before: time(claims, "nbf")?,
-            token_id: text(claims, "jti", "jti")?.map(str::to_owned),
+            issuer: require_claim(read_text(claims, "iss", "iss")?, "iss")?.to_owned(),
+            audiences: read_audiences(claims)?,
+            expires_at: require_claim(read_time(claims, "exp")?, "exp")?,
+            issued_at: require_claim(read_time(claims, "iat")?, "iat")?,
+            not_before: read_time(claims, "nbf")?,
+            token_id: read_text(claims, "jti", "jti")?.map(str::to_owned),
         })
     }
 }
@@ -99,10 +99,10 @@ impl ServiceAccountClaims {
     /// # Errors
     /// [`ClaimsFormError`] names the first claim that is not as kube-apiserver writes it.
     pub fn from_members(claims: &Map<String, Value>) -> Result<Self, ClaimsFormError> {
-        let bound = object(claims, "kubernetes.io", "kubernetes.io")?
+        let bound = read_object(claims, "kubernetes.io", "kubernetes.io")?
             .ok_or(ClaimsFormError::Missing("kubernetes.io"))?;
-        let identity = identity(bound)?;
-        let subject = required(text(claims, "sub", "sub")?, "sub")?;
+        let identity = read_identity(bound)?;
+        let subject = require_claim(read_text(claims, "sub", "sub")?, "sub")?;
         if subject != identity.account.username() {
             return Err(ClaimsFormError::SubjectDisagrees);
         }
@@ -116,23 +116,26 @@ impl ServiceAccountClaims {
     }
 }
 
-fn identity(bound: &Map<String, Value>) -> Result<ServiceAccountIdentity, ClaimsFormError> {
-    const NAMESPACE: &str = "kubernetes.io.namespace";
-    const ACCOUNT: &str = "kubernetes.io.serviceaccount";
-    const NAME: &str = "kubernetes.io.serviceaccount.name";
-    const UID: &str = "kubernetes.io.serviceaccount.uid";
-    let namespace = required(text(bound, "namespace", NAMESPACE)?, NAMESPACE)?;
-    let account =
-        object(bound, "serviceaccount", ACCOUNT)?.ok_or(ClaimsFormError::Missing(ACCOUNT))?;
-    let name = required(text(account, "name", NAME)?, NAME)?;
-    let uid = required(text(account, "uid", UID)?, UID)?;
+fn read_identity(bound: &Map<String, Value>) -> Result<ServiceAccountIdentity, ClaimsFormError> {
+    const NAMESPACE_CLAIM: &str = "kubernetes.io.namespace";
+    const ACCOUNT_CLAIM: &str = "kubernetes.io.serviceaccount";
+    const NAME_CLAIM: &str = "kubernetes.io.serviceaccount.name";
+    const UID_CLAIM: &str = "kubernetes.io.serviceaccount.uid";
+    let namespace = require_claim(
+        read_text(bound, "namespace", NAMESPACE_CLAIM)?,
+        NAMESPACE_CLAIM,
+    )?;
+    let account = read_object(bound, "serviceaccount", ACCOUNT_CLAIM)?
+        .ok_or(ClaimsFormError::Missing(ACCOUNT_CLAIM))?;
+    let name = require_claim(read_text(account, "name", NAME_CLAIM)?, NAME_CLAIM)?;
+    let uid = require_claim(read_text(account, "uid", UID_CLAIM)?, UID_CLAIM)?;
     Ok(ServiceAccountIdentity {
         account: ServiceAccount {
             namespace: Namespace::new(namespace)
-                .map_err(|_| ClaimsFormError::WrongForm(NAMESPACE))?,
-            name: ObjectName::new(name).map_err(|_| ClaimsFormError::WrongForm(NAME))?,
+                .map_err(|_| ClaimsFormError::WrongForm(NAMESPACE_CLAIM))?,
+            name: ObjectName::new(name).map_err(|_| ClaimsFormError::WrongForm(NAME_CLAIM))?,
         },
-        uid: Uid::new(uid).map_err(|_| ClaimsFormError::WrongForm(UID))?,
+        uid: Uid::new(uid).map_err(|_| ClaimsFormError::WrongForm(UID_CLAIM))?,
     })
 }
 
@@ -141,33 +144,33 @@ fn bound_object(
     member: &str,
     claim: &'static str,
 ) -> Result<Option<BoundObject>, ClaimsFormError> {
-    let Some(named) = object(bound, member, claim)? else {
+    let Some(named) = read_object(bound, member, claim)? else {
         return Ok(None);
     };
-    let name = required(text(named, "name", claim)?, claim)?;
-    let uid = text(named, "uid", claim)?.map(Uid::new).transpose();
+    let name = require_claim(read_text(named, "name", claim)?, claim)?;
+    let uid = read_text(named, "uid", claim)?.map(Uid::new).transpose();
     Ok(Some(BoundObject {
         name: ObjectName::new(name).map_err(|_| ClaimsFormError::WrongForm(claim))?,
         uid: uid.map_err(|_| ClaimsFormError::WrongForm(claim))?,
     }))
 }
 
-fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError> {
-    const WRONG: ClaimsFormError = ClaimsFormError::WrongForm("aud");
+fn read_audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError> {
+    const WRONG_AUDIENCE: ClaimsFormError = ClaimsFormError::WrongForm("aud");
     let entry = |value: &Value| match value {
         Value::String(audience) if !audience.is_empty() => Ok(audience.clone()),
-        _ => Err(WRONG),
+        _ => Err(WRONG_AUDIENCE),
     };
     match claims.get("aud") {
         None => Err(ClaimsFormError::Missing("aud")),
-        Some(Value::Array(entries)) if entries.is_empty() => Err(WRONG),
+        Some(Value::Array(entries)) if entries.is_empty() => Err(WRONG_AUDIENCE),
         Some(Value::Array(entries)) => entries.iter().map(entry).collect(),
         Some(single) => Ok(vec![entry(single)?]),
     }
 }
 
 /// Reads a NumericDate (RFC 7519 section 2). Kubernetes uses whole seconds only.
-fn time(
+fn read_time(
     claims: &Map<String, Value>,
     claim: &'static str,
 ) -> Result<Option<Timestamp>, ClaimsFormError> {
@@ -183,7 +186,7 @@ fn time(
         .map_err(|_| ClaimsFormError::NotATime(claim))
 }
 
-fn object<'a>(
+fn read_object<'a>(
     members: &'a Map<String, Value>,
     member: &str,
     claim: &'static str,
@@ -195,7 +198,7 @@ fn object<'a>(
     }
 }
 
-pub(crate) fn text<'a>(
+pub(crate) fn read_text<'a>(
     members: &'a Map<String, Value>,
     member: &str,
     claim: &'static str,
@@ -213,7 +216,10 @@ pub(crate) fn text<'a>(
 /// of Kubernetes.
 pub(crate) const MAX_CLAIM_BYTES: usize = 1024;
 
-pub(crate) fn required<T>(value: Option<T>, claim: &'static str) -> Result<T, ClaimsFormError> {
+pub(crate) fn require_claim<T>(
+    value: Option<T>,
+    claim: &'static str,
+) -> Result<T, ClaimsFormError> {
     value.ok_or(ClaimsFormError::Missing(claim))
 }
 

@@ -2,7 +2,7 @@
 //! issued.
 //!
 //! Any party with the right to approve or to sign can answer a request. So the issued certificate
-//! counts only if [`CertificateRequest::check`] finds it to be the requested one.
+//! counts only if [`CertificateRequest::check_issued`] finds it to be the requested one.
 
 mod received_request;
 
@@ -48,7 +48,7 @@ impl ClientKey {
     /// The key as PEM, for `tls.key`.
     pub fn to_pem(&self) -> SecretString {
         let encoded = Zeroizing::new(STANDARD.encode(&*self.0));
-        let mut text = pem("PRIVATE KEY", &encoded);
+        let mut text = write_pem("PRIVATE KEY", &encoded);
         let secret = SecretString::from(text.as_str());
         text.zeroize();
         secret
@@ -92,7 +92,7 @@ impl CertificateRequest {
         // Its copy of the key is not wiped by itself.
         pair.zeroize();
         Ok(Self {
-            pem: pem("CERTIFICATE REQUEST", &STANDARD.encode(request?.der())),
+            pem: write_pem("CERTIFICATE REQUEST", &STANDARD.encode(request?.der())),
             public_key,
             common_name: common_name.to_owned(),
             lifetime,
@@ -116,7 +116,7 @@ impl CertificateRequest {
 
     /// A unique name for the request: half of the public key's SHA-256, in hexadecimal.
     pub fn fingerprint(&self) -> String {
-        hexadecimal(
+        to_hexadecimal(
             digest(&SHA256, &self.public_key)
                 .as_ref()
                 .get(..16)
@@ -128,7 +128,7 @@ impl CertificateRequest {
     ///
     /// # Errors
     /// [`CertificateMismatch`] says in what it differs.
-    pub fn check(
+    pub fn check_issued(
         &self,
         chain: &[u8],
         now: Timestamp,
@@ -140,9 +140,9 @@ impl CertificateRequest {
         let blocks: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
             .map_err(|_| E::NotX509)?;
-        let leaf = read(blocks.first().ok_or(E::NotX509)?)?;
+        let leaf = parse_certificate(blocks.first().ok_or(E::NotX509)?)?;
         for other in blocks.iter().skip(1) {
-            read(other)?;
+            parse_certificate(other)?;
         }
         if leaf.public_key().raw != self.public_key {
             return Err(E::OtherKey);
@@ -155,9 +155,9 @@ impl CertificateRequest {
         Ok(IssuedCertificate {
             pem: blocks
                 .iter()
-                .map(|der| pem("CERTIFICATE", &STANDARD.encode(der)))
+                .map(|der| write_pem("CERTIFICATE", &STANDARD.encode(der)))
                 .collect(),
-            serial: hexadecimal(leaf.raw_serial()),
+            serial: to_hexadecimal(leaf.raw_serial()),
             not_before: begin,
             not_after: end,
         })
@@ -293,11 +293,11 @@ pub fn common_name_of(chain: &[u8]) -> Option<String> {
     let der = CertificateDer::pem_slice_iter(chain.get(..chain.len().min(MAX_CHAIN_BYTES))?)
         .next()?
         .ok()?;
-    let leaf = read(&der).ok()?;
+    let leaf = parse_certificate(&der).ok()?;
     single_common_name(leaf.subject()).map(str::to_owned)
 }
 
-fn read(der: &[u8]) -> Result<X509Certificate<'_>, CertificateMismatch> {
+fn parse_certificate(der: &[u8]) -> Result<X509Certificate<'_>, CertificateMismatch> {
     match parse_x509_certificate(der) {
         Ok(([], certificate)) => Ok(certificate),
         _ => Err(CertificateMismatch::NotX509),
@@ -315,7 +315,7 @@ fn single_common_name<'a>(subject: &'a X509Name<'_>) -> Option<&'a str> {
 }
 
 /// Writes a PEM block (RFC 7468) from base64.
-fn pem(label: &str, encoded: &str) -> String {
+fn write_pem(label: &str, encoded: &str) -> String {
     // Allocated once, so that no copy of a key is left behind by growth.
     let mut text = String::with_capacity(encoded.len() + encoded.len() / 64 + 2 * label.len() + 64);
     let _ = writeln!(text, "-----BEGIN {label}-----");
@@ -330,7 +330,7 @@ fn pem(label: &str, encoded: &str) -> String {
     text
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+fn to_hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

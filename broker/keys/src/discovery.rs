@@ -126,7 +126,7 @@ pub fn external_keys_url(bytes: &[u8], issuer: &Issuer) -> Result<Url, Discovery
 /// The algorithms are exactly those of `keys`, as kube-apiserver writes them. The specification
 /// requires RS256, but to list it for a set without an RSA key would announce tokens that cannot be
 /// signed.
-pub fn render(issuer: &str, jwks_uri: &str, keys: &PublicKeySet) -> Vec<u8> {
+pub fn render_metadata(issuer: &str, jwks_uri: &str, keys: &PublicKeySet) -> Vec<u8> {
     let algorithms: Vec<&str> = keys
         .algorithms()
         .into_iter()

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::claims::{ClaimsFormError, MAX_CLAIM_BYTES, RegisteredClaims, required, text};
+use crate::claims::{ClaimsFormError, MAX_CLAIM_BYTES, RegisteredClaims, read_text, require_claim};
 use crate::jwt::UnverifiedJwt;
 
 /// The unverified claims of an id-token; [`crate::verify`] checks them.
@@ -27,7 +27,7 @@ impl IdTokenClaims {
         }
         Ok(Self {
             registered: RegisteredClaims::read(claims)?,
-            subject: required(text(claims, "sub", "sub")?, "sub")?.to_owned(),
+            subject: require_claim(read_text(claims, "sub", "sub")?, "sub")?.to_owned(),
             members: claims.clone(),
         })
     }
@@ -54,7 +54,7 @@ impl IdTokenClaims {
 
 /// Returns the `iss` of a token without any other check; `None` if it cannot be read.
 pub fn claimed_issuer(jwt: &UnverifiedJwt) -> Option<&str> {
-    text(jwt.claims(), "iss", "iss").ok().flatten()
+    read_text(jwt.claims(), "iss", "iss").ok().flatten()
 }
 
 #[cfg(test)]

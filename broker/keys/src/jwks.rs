@@ -157,7 +157,7 @@ impl PublicKeySet {
             found: entries.len(),
             first: rejected.first().map(|key| key.why),
         };
-        Ok((collect(usable, none)?, rejected))
+        Ok((collect_keys(usable, none)?, rejected))
     }
 
     /// Makes a set of keys that were read before. Equal keys are merged.
@@ -169,7 +169,7 @@ impl PublicKeySet {
             found: 0,
             first: None,
         };
-        collect(keys, none)
+        collect_keys(keys, none)
     }
 
     /// The empty set, for when every key was revoked by hand. Nothing else makes an empty set.
@@ -240,7 +240,7 @@ fn private_kind(entry: &Value) -> &'static str {
 }
 
 /// Puts keys under their kids. `none` is the error if there is no key.
-fn collect(
+fn collect_keys(
     keys: impl IntoIterator<Item = PublicKey>,
     none: JwksError,
 ) -> Result<PublicKeySet, JwksError> {

@@ -131,14 +131,14 @@ impl UnverifiedJwt {
             Some(parts) if dots == 2 => parts,
             _ => return Err(JwtError::DotCount(dots)),
         };
-        let header = decode(header).ok_or(JwtError::HeaderEncoding)?;
-        let header = read_object(&header, LIMITS).map_err(JwtError::Header)?;
+        let header = decode_segment(header).ok_or(JwtError::HeaderEncoding)?;
+        let header = read_object(&header, SEGMENT_LIMITS).map_err(JwtError::Header)?;
         let algorithm = algorithm_of(&header)?;
         let kid = kid_of(&header)?;
         check_meaning(&header, refused)?;
-        let claims = decode(claims).ok_or(JwtError::ClaimsEncoding)?;
-        let claims = read_object(&claims, LIMITS).map_err(JwtError::Claims)?;
-        let signature = decode(signature).ok_or(JwtError::SignatureEncoding)?;
+        let claims = decode_segment(claims).ok_or(JwtError::ClaimsEncoding)?;
+        let claims = read_object(&claims, SEGMENT_LIMITS).map_err(JwtError::Claims)?;
+        let signature = decode_segment(signature).ok_or(JwtError::SignatureEncoding)?;
         if signature.is_empty() {
             return Err(JwtError::SignatureMissing);
         }
@@ -196,7 +196,7 @@ impl fmt::Debug for UnverifiedJwt {
     }
 }
 
-const LIMITS: JsonLimits = JsonLimits {
+const SEGMENT_LIMITS: JsonLimits = JsonLimits {
     bytes: MAX_JWT_BYTES,
     depth: MAX_JSON_DEPTH,
 };
@@ -211,7 +211,7 @@ pub(crate) const BASE64URL: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(false),
 );
 
-fn decode(segment: &str) -> Option<Zeroizing<Vec<u8>>> {
+fn decode_segment(segment: &str) -> Option<Zeroizing<Vec<u8>>> {
     BASE64URL.decode(segment).ok().map(Zeroizing::new)
 }
 

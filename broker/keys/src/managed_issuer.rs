@@ -18,18 +18,18 @@ use std::time::Duration;
 
 use keyferry_api::lifetime;
 
-pub use keyferry_api::managed_issuer::{INERT_AUDIENCE, issuer, jwks_uri, secret_name};
+pub use keyferry_api::managed_issuer::{INERT_AUDIENCE, jwks_uri, managed_issuer_url, secret_name};
 
 pub use claims::{ClaimsOfToken, signing_input};
 pub use key::{KeyFault, PrivateKey};
 pub use key_set::{Binding, CurrentKey, KeySet, MAX_PREVIOUS, NextKey, PreviousKey, ReadyChange};
-pub use rotation::{Change, RotationPolicy, due};
+pub use rotation::{Change, RotationPolicy, due_change};
 pub use sightings::{MAX_PUBLISHED, Sightings};
-pub use stored::{MAX_STORED_BYTES, StoredFault, read, write};
+pub use stored::{MAX_STORED_BYTES, StoredFault, read_key_set, write_key_set};
 
 /// How long a superseded key stays published after its last signature. This is the longest token
 /// lifetime, plus time for replicas that have not read the change yet and for clock differences.
-pub const KEPT: Duration = Duration::from_secs(24 * 3600 + 300);
+pub const SUPERSEDED_KEY_RETENTION: Duration = Duration::from_secs(24 * 3600 + 300);
 
 /// How often each replica reads a key set.
 pub const READ_EVERY: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub const READ_EVERY: Duration = Duration::from_secs(10);
 pub const READING_GOOD_FOR: Duration = Duration::from_secs(30);
 
 const _: () = assert!(
-    KEPT.as_secs()
+    SUPERSEDED_KEY_RETENTION.as_secs()
         > lifetime::MAX.as_secs() + READING_GOOD_FOR.as_secs() + lifetime::MAX_SKEW.as_secs()
 );
 

@@ -11,7 +11,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
 /// How far the clock of a certificate's issuer may be ahead of ours.
-const AHEAD: Duration = Duration::from_secs(300);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// Maximum number of names to print from a certificate for other hosts.
 const PRINTED_NAMES: usize = 5;
@@ -70,7 +70,7 @@ impl ServingCertificateError {
 ///
 /// # Errors
 /// [`ServingCertificateError`] says what a client would refuse.
-pub fn check(
+pub fn check_certificate(
     leaf: &[u8],
     host: Option<&str>,
     now: Timestamp,
@@ -93,7 +93,7 @@ pub fn check(
     if now > end {
         return Err(E::Expired(end));
     }
-    if now + AHEAD < begin {
+    if now + MAX_CLOCK_SKEW < begin {
         return Err(E::NotYetValid(begin));
     }
     // Without the extension, the certificate is valid for every usage.
@@ -127,7 +127,7 @@ fn check_host(
         .parse()
         .ok();
     let fits = |name: &GeneralName<'_>| match (name, address) {
-        (GeneralName::IPAddress(bytes), Some(address)) => octets(address) == *bytes,
+        (GeneralName::IPAddress(bytes), Some(address)) => address_octets(address) == *bytes,
         (GeneralName::DNSName(pattern), None) => names_host(pattern, host),
         _ => false,
     };
@@ -136,7 +136,7 @@ fn check_host(
     }
     let printed: Vec<String> = names
         .iter()
-        .filter_map(printed)
+        .filter_map(printed_name)
         .take(PRINTED_NAMES)
         .collect();
     let names = if printed.is_empty() {
@@ -150,7 +150,7 @@ fn check_host(
     })
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+fn address_octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
@@ -167,7 +167,7 @@ fn names_host(pattern: &str, host: &str) -> bool {
     }
 }
 
-fn printed(name: &GeneralName<'_>) -> Option<String> {
+fn printed_name(name: &GeneralName<'_>) -> Option<String> {
     let text = match name {
         GeneralName::DNSName(name) => (*name).to_owned(),
         GeneralName::IPAddress(bytes) => match <[u8; 4]>::try_from(*bytes) {
@@ -176,7 +176,7 @@ fn printed(name: &GeneralName<'_>) -> Option<String> {
         },
         _ => return None,
     };
-    Some(foreign_text::ascii(&text, 253))
+    Some(foreign_text::visible_ascii(&text, 253))
 }
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
     use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
 
-    use super::{ServingCertificateError, check};
+    use super::{ServingCertificateError, check_certificate};
 
     fn certificate(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
         let mut params = CertificateParams::new(
@@ -232,9 +232,9 @@ mod tests {
             "192.0.2.1",
             "[2001:db8::1]",
         ] {
-            assert_eq!(check(&leaf, Some(host), now()), end, "{host}");
+            assert_eq!(check_certificate(&leaf, Some(host), now()), end, "{host}");
         }
-        assert_eq!(check(&leaf, None, now()), end);
+        assert_eq!(check_certificate(&leaf, None, now()), end);
         for host in [
             "example.com",
             "apps.example.com",
@@ -243,7 +243,7 @@ mod tests {
             "192.0.2.2",
             "[2001:db8::2]",
         ] {
-            let error = check(&leaf, Some(host), now()).unwrap_err();
+            let error = check_certificate(&leaf, Some(host), now()).unwrap_err();
             assert!(
                 matches!(error, ServingCertificateError::OtherHost { .. }),
                 "{host}: {error}"
@@ -264,7 +264,7 @@ mod tests {
                 .distinguished_name
                 .push(rcgen::DnType::CommonName, "keyferry.example.com")
         });
-        let error = check(&leaf, Some("keyferry.example.com"), now()).unwrap_err();
+        let error = check_certificate(&leaf, Some("keyferry.example.com"), now()).unwrap_err();
         assert!(error.to_string().ends_with("but for no host"), "{error}");
         assert!(
             error.fix().contains("common name does not count"),
@@ -278,18 +278,18 @@ mod tests {
         let leaf = certificate(&["a"], |_| {});
         let (begin, end) = (at("2026-01-01T00:00:00Z"), at("2026-02-01T00:00:00Z"));
         let second = SignedDuration::from_secs(1);
-        assert_eq!(check(&leaf, None, end), Ok(end));
+        assert_eq!(check_certificate(&leaf, None, end), Ok(end));
         assert_eq!(
-            check(&leaf, None, end + second),
+            check_certificate(&leaf, None, end + second),
             Err(ServingCertificateError::Expired(end))
         );
         assert_eq!(
-            check(&leaf, None, begin - SignedDuration::from_secs(300)),
+            check_certificate(&leaf, None, begin - SignedDuration::from_secs(300)),
             Ok(end),
             "clocks differ a little"
         );
         assert_eq!(
-            check(&leaf, None, begin - SignedDuration::from_secs(301)),
+            check_certificate(&leaf, None, begin - SignedDuration::from_secs(301)),
             Err(ServingCertificateError::NotYetValid(begin))
         );
     }
@@ -303,10 +303,13 @@ mod tests {
         };
         use ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
         for usages in [&[ServerAuth][..], &[ClientAuth, ServerAuth], &[Any], &[]] {
-            assert!(check(&with(usages), None, now()).is_ok(), "{usages:?}");
+            assert!(
+                check_certificate(&with(usages), None, now()).is_ok(),
+                "{usages:?}"
+            );
         }
         assert_eq!(
-            check(&with(&[ClientAuth]), None, now()),
+            check_certificate(&with(&[ClientAuth]), None, now()),
             Err(ServingCertificateError::NoServerAuth)
         );
     }
@@ -321,7 +324,7 @@ mod tests {
             &[leaf.clone(), vec![0]].concat(),
         ] {
             assert_eq!(
-                check(bytes, None, now()),
+                check_certificate(bytes, None, now()),
                 Err(ServingCertificateError::NotX509)
             );
         }

@@ -135,7 +135,7 @@ impl TrackedKeys {
     /// The keys to publish to targets; `None` while none is known.
     ///
     /// The set is empty only if every known key was revoked.
-    pub fn served(&self, now: Moment) -> Option<PublicKeySet> {
+    pub fn published_keys(&self, now: Moment) -> Option<PublicKeySet> {
         // Until the journal was read, it is unknown which keys are revoked. Only keys from the
         // state directory are published then.
         let known = |entry: &&Entry| self.knows_record || entry.restored;
@@ -152,7 +152,7 @@ impl TrackedKeys {
     }
 
     /// The keys that verify callers' tokens: only those that this process itself saw at the hub.
-    pub fn authenticating(&self, now: Moment) -> PublicKeySet {
+    pub fn authenticating_keys(&self, now: Moment) -> PublicKeySet {
         let confirmed = self
             .entries
             .values()
@@ -203,7 +203,7 @@ impl TrackedKeys {
     }
 
     /// Notes that a token signed by `kid` was verified at `seen` and expires at `expires`.
-    pub fn signed(&mut self, kid: &str, seen: Timestamp, expires: Timestamp) {
+    pub fn note_signature(&mut self, kid: &str, seen: Timestamp, expires: Timestamp) {
         if let Some(entry) = self.entries.get_mut(kid) {
             entry.record.signed_since.get_or_insert(seen);
             entry.record.signed_until = entry.record.signed_until.max(Some(expires));
@@ -211,12 +211,12 @@ impl TrackedKeys {
     }
 
     /// The `kid` of every revoked key.
-    pub fn revoked(&self) -> impl Iterator<Item = &str> {
+    pub fn revoked_kids(&self) -> impl Iterator<Item = &str> {
         self.revoked.keys().map(String::as_str)
     }
 
     /// How many published keys this process has not seen at the hub itself.
-    pub fn unconfirmed(&self, now: Moment) -> usize {
+    pub fn unconfirmed_keys(&self, now: Moment) -> usize {
         self.entries
             .values()
             .filter(|entry| !entry.confirmed && entry.is_served(now.wall))
@@ -230,7 +230,8 @@ impl TrackedKeys {
 
     /// Whether the hub listed the key at a recent reading.
     fn is_listed(&self, kid: &str, now: Moment) -> bool {
-        self.listed.contains_key(kid) && now.mono.saturating_sub(self.listed_at) < observe::ABSENCE
+        self.listed.contains_key(kid)
+            && now.mono.saturating_sub(self.listed_at) < observe::ABSENCE_BEFORE_WITHDRAWAL
     }
 
     fn is_revoked(&self, key: &PublicKey) -> bool {
@@ -243,7 +244,7 @@ impl TrackedKeys {
                     .any(|revoked| revoked.thumbprint == key.thumbprint()))
     }
 
-    fn insert(&mut self, key: PublicKey, in_first_set: bool, now: Moment) {
+    fn insert_key(&mut self, key: PublicKey, in_first_set: bool, now: Moment) {
         let first =
             in_first_set && self.nothing_before && self.sequence == 0 && self.revoked.is_empty();
         self.retired.remove(key.kid());

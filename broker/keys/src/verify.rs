@@ -65,7 +65,7 @@ pub enum ClaimsError {
     LivesTooLong,
 }
 
-/// Proof that a key of the given set signed this token. Only [`verify`] makes one.
+/// Proof that a key of the given set signed this token. Only [`verify_signature`] makes one.
 #[derive(Debug)]
 pub struct VerifiedSignature<'t> {
     jwt: &'t UnverifiedJwt,
@@ -113,7 +113,7 @@ pub struct Expected<'a> {
 ///
 /// # Errors
 /// [`VerifyError`] says why the signature is not accepted.
-pub fn verify<'t>(
+pub fn verify_signature<'t>(
     jwt: &'t UnverifiedJwt,
     keys: &PublicKeySet,
 ) -> Result<VerifiedSignature<'t>, VerifyError> {
@@ -191,16 +191,17 @@ fn is_ahead(time: Timestamp, now: Timestamp) -> bool {
 fn signature_holds(jwt: &UnverifiedJwt, key: &PublicKey) -> bool {
     let (algorithm, decoding_key) = match (key.algorithm(), key.material()) {
         (SigningAlgorithm::Es512, KeyMaterial::Ec { x, y, .. }) => {
-            let key = UnparsedPublicKey::new(&ECDSA_P521_SHA512_FIXED, KeyMaterial::point(x, y));
+            let key =
+                UnparsedPublicKey::new(&ECDSA_P521_SHA512_FIXED, KeyMaterial::encode_point(x, y));
             return key.verify(jwt.signing_input(), jwt.signature()).is_ok();
         }
         (algorithm, KeyMaterial::Rsa { n }) => (
             algorithm,
-            DecodingKey::from_rsa_raw_components(n, &crate::jwks::rsa::F4),
+            DecodingKey::from_rsa_raw_components(n, &crate::jwks::rsa::EXPONENT_F4),
         ),
         (algorithm, KeyMaterial::Ec { x, y, .. }) => (
             algorithm,
-            DecodingKey::from_ec_der(&KeyMaterial::point(x, y)),
+            DecodingKey::from_ec_der(&KeyMaterial::encode_point(x, y)),
         ),
     };
     let Some(algorithm) = library_algorithm(algorithm) else {

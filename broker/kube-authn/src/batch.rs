@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::config;
-use crate::report::{Report, SCHEMA};
+use crate::report::{Report, SCHEMA_VERSION};
 use crate::token::{ServiceAccountToken, Token};
 use crate::validate::{self, Compiled};
-use crate::verify::{Keys, verify};
+use crate::verify::{Keys, verify_token};
 use crate::{Code, Minor, Release};
 
 /// One case, as a line of the input gives it.
@@ -79,10 +79,10 @@ impl Batch {
     /// Returns the report on one line of input, without a line end. A line that is not a case gives
     /// a report that says so.
     #[must_use]
-    pub fn line(&mut self, line: &str) -> String {
+    pub fn report_line(&mut self, line: &str) -> String {
         let wrong = |id: Value, reason: String| {
             let reason = json!({"code": Code::NotACase, "message": reason, "exact": false, "fix": Code::NotACase.fix()});
-            json!({"id": id, "schema": SCHEMA, "verdict": "Undetermined", "reason": reason})
+            json!({"id": id, "schema": SCHEMA_VERSION, "verdict": "Undetermined", "reason": reason})
                 .to_string()
         };
         let case: BatchCase = match serde_json::from_str(line) {
@@ -103,7 +103,7 @@ impl Batch {
                 "a case needs either token or serviceAccount".to_owned(),
             );
         }
-        let report = self.report(&case, release.nearest(), now);
+        let report = self.report_case(&case, release.nearest_minor(), now);
         let mut report = serde_json::to_value(report.for_release(release)).unwrap_or_default();
         if let Some(members) = report.as_object_mut() {
             members.insert("id".to_owned(), case.id);
@@ -111,7 +111,7 @@ impl Batch {
         report.to_string()
     }
 
-    fn report(&mut self, case: &BatchCase, minor: Minor, now: Timestamp) -> Report {
+    fn report_case(&mut self, case: &BatchCase, minor: Minor, now: Timestamp) -> Report {
         let (token, assumed) = match (&case.token, &case.service_account) {
             (Some(token), _) => match Token::read(token.as_bytes()) {
                 Ok(token) => (token, Vec::new()),
@@ -119,7 +119,7 @@ impl Batch {
             },
             (None, Some(account)) => {
                 let account = account.token(case.now);
-                (Token::imagine(&account), account.assumed())
+                (Token::of_service_account(&account), account.assumed())
             }
             (None, None) => {
                 return Report::of_undetermined(
@@ -128,7 +128,7 @@ impl Batch {
                 );
             }
         };
-        let compiled = match self.compiled(case, minor) {
+        let compiled = match self.compiled_case(case, minor) {
             Ok(compiled) => compiled,
             Err(report) => return *report,
         };
@@ -140,12 +140,16 @@ impl Batch {
             .keys_by_issuer
             .iter()
             .fold(keys, |keys, (issuer, body)| {
-                keys.with(issuer, body.as_bytes())
+                keys.with_key_set(issuer, body.as_bytes())
             });
-        Report::of_verdict(compiled, &verify(compiled, &token, &keys, now), assumed)
+        Report::of_verdict(
+            compiled,
+            &verify_token(compiled, &token, &keys, now),
+            assumed,
+        )
     }
 
-    fn compiled(&mut self, case: &BatchCase, minor: Minor) -> Result<&Compiled, Box<Report>> {
+    fn compiled_case(&mut self, case: &BatchCase, minor: Minor) -> Result<&Compiled, Box<Report>> {
         let known = self
             .last
             .as_ref()
@@ -160,7 +164,8 @@ impl Batch {
         match &mut self.last {
             Some((.., compiled)) => Ok(compiled),
             none @ None => {
-                let compiled = compile(&case.config, minor, &case.disallowed_issuers)?;
+                let compiled =
+                    compile_configuration(&case.config, minor, &case.disallowed_issuers)?;
                 let (.., compiled) = none.insert((
                     minor,
                     case.config.clone(),
@@ -173,10 +178,14 @@ impl Batch {
     }
 }
 
-fn compile(text: &str, minor: Minor, disallowed: &[String]) -> Result<Compiled, Box<Report>> {
-    let loaded = config::load(text.as_bytes(), minor)
+fn compile_configuration(
+    text: &str,
+    minor: Minor,
+    disallowed: &[String],
+) -> Result<Compiled, Box<Report>> {
+    let loaded = config::load_configuration(text.as_bytes(), minor)
         .map_err(|fault| Report::of_load_fault(minor, &fault))?;
-    validate::validate(&loaded.configuration, minor, disallowed)
+    validate::validate_configuration(&loaded.configuration, minor, disallowed)
         .map_err(|invalid| Box::new(Report::of_invalid(minor, &invalid)))
 }
 

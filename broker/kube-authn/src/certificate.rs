@@ -41,11 +41,14 @@ pub fn go_releases(minor: Minor) -> &'static [GoRelease] {
 
 /// Judges a DER-encoded certificate. If it is accepted, returns its key, unless Go does not know
 /// the kind of key.
-pub(crate) fn judge(der: &[u8], releases: &[GoRelease]) -> Judgement<Option<PublicKey>> {
+pub(crate) fn judge_certificate(
+    der: &[u8],
+    releases: &[GoRelease],
+) -> Judgement<Option<PublicKey>> {
     let results = x509::parse(der, releases)
         .into_iter()
         .map(|result| result.map(|certificate| certificate.key));
-    combine(releases, results)
+    combine_results(releases, results)
 }
 
 /// Judges the value of `certificateAuthority`: PEM with at least one certificate, and none that Go
@@ -61,7 +64,7 @@ pub(crate) fn judge_authority(text: &[u8], releases: &[GoRelease]) -> Judgement<
         let blocks = same.first().map_or(&[][..], |(_, blocks)| blocks);
         parse_all(blocks, &releases)
     });
-    combine(releases, results)
+    combine_results(releases, results)
 }
 
 /// Parses the certificates among the blocks as each release does: the first fault counts.
@@ -92,7 +95,7 @@ fn parse_all(blocks: &[Block], releases: &[GoRelease]) -> Vec<Result<(), Fault>>
 
 /// Combines the results of the releases, in their order. The newest text is shown, and is exact if
 /// all are the same.
-fn combine<T>(
+fn combine_results<T>(
     releases: &[GoRelease],
     results: impl IntoIterator<Item = Result<T, Fault>>,
 ) -> Judgement<T> {
@@ -175,7 +178,7 @@ mod tests {
     fn a_certificate_is_judged_by_the_releases_of_go_of_the_minor() {
         let key = [7; 32];
         let taken = Judgement::Taken(Some(PublicKey::Ed25519(key.to_vec())));
-        let judged = |der: &[u8], minor| judge(der, go_releases(minor));
+        let judged = |der: &[u8], minor| judge_certificate(der, go_releases(minor));
         let plain = certificate(&[5], ED25519, &key);
         let long = certificate(&[1; 21], ED25519, &key);
         let negative = certificate(&[0xfb], ED25519, &key);

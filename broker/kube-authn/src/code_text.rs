@@ -48,14 +48,14 @@ impl<'a> CodeText<'a> {
 }
 
 /// Returns the paragraphs of a section, each in one line.
-pub fn paragraphs(section: &str) -> impl Iterator<Item = String> {
+pub fn split_paragraphs(section: &str) -> impl Iterator<Item = String> {
     section
         .split("\n\n")
         .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn first_paragraph(section: &str) -> String {
-    paragraphs(section).next().unwrap_or_default()
+    split_paragraphs(section).next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -42,19 +42,19 @@ pub struct Loaded {
 ///
 /// # Errors
 /// [`LoadFault::Refused`] in the apiserver's words, or [`LoadFault::Undetermined`].
-pub fn load(bytes: &[u8], minor: Minor) -> Result<Loaded, LoadFault> {
-    let document = document::read(bytes, minor)?;
-    let version = match version::find(&document.value, bytes, minor)? {
+pub fn load_configuration(bytes: &[u8], minor: Minor) -> Result<Loaded, LoadFault> {
+    let document = document::read_first_document(bytes, minor)?;
+    let version = match version::find_version(&document.value, bytes, minor)? {
         FileKind::Authentication(version) => version,
         FileKind::Other(kind) => {
             let duplicates = document
                 .duplicates
                 .as_ref()
                 .map(|fault| fault.message.as_str());
-            return Err(other_kind::refuse(kind, &document.value, duplicates, minor).into());
+            return Err(other_kind::refuse_kind(kind, &document.value, duplicates, minor).into());
         }
     };
-    let typed = typed::read(&document.value, version, minor)?;
+    let typed = typed::read_typed(&document.value, version, minor)?;
     let mut fields: Vec<FieldFault> = document
         .duplicates
         .into_iter()

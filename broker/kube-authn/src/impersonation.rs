@@ -1,7 +1,7 @@
 //! Constrained impersonation of ServiceAccounts (KEP-5284): its verbs, and the first release that
 //! has it.
 //!
-//! A request that impersonates a ServiceAccount needs two rights: [`VERB`] on the ServiceAccount,
+//! A request that impersonates a ServiceAccount needs two rights: [`IMPERSONATE_VERB`] on the ServiceAccount,
 //! and [`on_verb`] of the request's own verb on what the request is about. Kubernetes checks both
 //! in `pkg/endpoints/filters/impersonation/mode.go` of k8s.io/apiserver. It then authorises the
 //! request itself as the ServiceAccount. The legacy verb `impersonate` keeps working beside it.
@@ -9,16 +9,16 @@
 use crate::Minor;
 
 /// The first release in which the feature gate `ConstrainedImpersonation` is on by default.
-pub const SINCE: Minor = Minor::V1_36;
+pub const DEFAULT_SINCE: Minor = Minor::V1_36;
 
 /// The API group of the ServiceAccount in the first check. The legacy check uses the core group.
-pub const GROUP: &str = "authentication.k8s.io";
+pub const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
 /// The verb of the first check, on `serviceaccounts` in the ServiceAccount's namespace.
-pub const VERB: &str = "impersonate:serviceaccount";
+pub const IMPERSONATE_VERB: &str = "impersonate:serviceaccount";
 
 /// The verbs of the requests that Flux sends, and Helm within it.
-pub const REQUESTS: [&str; 7] = [
+pub const FLUX_VERBS: [&str; 7] = [
     "get", "list", "watch", "create", "update", "patch", "delete",
 ];
 
@@ -47,6 +47,6 @@ mod tests {
     #[test]
     fn the_verb_of_the_second_check_contains_the_requests_verb() {
         assert_eq!(on_verb("patch"), "impersonate-on:serviceaccount:patch");
-        assert!(SINCE > Minor::V1_35);
+        assert!(DEFAULT_SINCE > Minor::V1_35);
     }
 }

@@ -39,11 +39,12 @@ pub struct PublishedSecret {
 
 impl PublishedSecret {
     /// The private members of RFC 7518, section 6, and of RFC 9964 (`priv`).
-    const MEMBERS: [&'static str; 9] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
+    const PRIVATE_MEMBERS: [&'static str; 9] =
+        ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
     /// Looks for a private member. Go reads a key with some of them as a public one.
     fn of(index: usize, key: &Json) -> Option<Self> {
-        Self::MEMBERS
+        Self::PRIVATE_MEMBERS
             .iter()
             .any(|name| key.member(name).is_some_and(|value| *value != Json::Null))
             .then(|| Self {
@@ -177,7 +178,7 @@ impl KeySet {
     }
 
     /// Says what a document without keys is, if that is known.
-    pub fn instead(&self) -> Option<InsteadOfKeys> {
+    pub fn instead_of_keys(&self) -> Option<InsteadOfKeys> {
         self.instead
     }
 

@@ -4,14 +4,15 @@
 //! Everything here is a pure function: it takes `now` and bytes, and returns values or named
 //! errors. What cannot be decided offline is reported as undetermined, never guessed.
 //!
-//! [`config::load`] reads the file as one [`Minor`] release does, [`validate::validate`] compiles
-//! it, and [`verify::verify`] judges a [`token::Token`]. [`lint`] warns about a file that loads but
-//! does not mean what its author thinks, and [`prediction`] says in one call what a target does.
+//! [`config::load_configuration`] reads the file as one [`Minor`] release does,
+//! [`validate::validate_configuration`] compiles it, and [`verify::verify_token`] judges a
+//! [`token::Token`]. [`lint`] warns about a file that loads but does not mean what its author
+//! thinks, and [`prediction`] says in one call what a target does.
 //! Every failure has a [`Code`] with its cause and its fix.
 //!
 //! ```
 //! use keyferry_kube_authn::token::{ServiceAccountToken, Token};
-//! use keyferry_kube_authn::verify::{Keys, Union, verify};
+//! use keyferry_kube_authn::verify::{Keys, Union, verify_token};
 //! use keyferry_kube_authn::{Minor, config, validate};
 //!
 //! let file = br#"
@@ -22,11 +23,11 @@
 //!   claimMappings:
 //!     username: {claim: sub, prefix: 'hub:'}
 //! "#;
-//! let loaded = config::load(file, Minor::V1_33)?;
-//! let compiled = validate::validate(&loaded.configuration, Minor::V1_33, &[]).unwrap();
+//! let loaded = config::load_configuration(file, Minor::V1_33)?;
+//! let compiled = validate::validate_configuration(&loaded.configuration, Minor::V1_33, &[]).unwrap();
 //!
 //! // A token as the hub would issue it to tenant-a/app. It has no signature, so none is checked.
-//! let token = Token::imagine(&ServiceAccountToken {
+//! let token = Token::of_service_account(&ServiceAccountToken {
 //!     namespace: "tenant-a".to_owned(),
 //!     name: "app".to_owned(),
 //!     uid: None,
@@ -36,7 +37,7 @@
 //!     lifetime: 600,
 //! });
 //! let now = jiff::Timestamp::from_second(1_790_000_001)?;
-//! let verdict = verify(&compiled, &token, &Keys::none(), now);
+//! let verdict = verify_token(&compiled, &token, &Keys::none(), now);
 //! let Union::Accepted(user) = verdict.union() else {
 //!     panic!("{verdict:?}");
 //! };

@@ -10,8 +10,8 @@ mod sarif;
 mod template;
 mod traps;
 
-pub use published::{Published, PublishedDocuments, jwks_uri, not_read, places};
-pub use sarif::sarif;
+pub use published::{Published, PublishedDocuments, document_places, jwks_uri, not_read};
+pub use sarif::to_sarif;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::{self, LoadFault, Position, Refusal};
-use crate::validate::validate;
+use crate::validate::validate_configuration;
 use crate::{Code, Minor, Release};
 
 /// The version of the [`to_json`] format.
-const SCHEMA: &str = "keyferry.dev/trust-lint/v1";
+const SCHEMA_VERSION: &str = "keyferry.dev/trust-lint/v1";
 
 /// How severe a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,12 +61,12 @@ pub struct Finding {
 /// Checks a file for a target of that minor. `own_issuers` are the target's own ServiceAccount
 /// issuers.
 #[must_use]
-pub fn lint(bytes: &[u8], minor: Minor, own_issuers: &[String]) -> Vec<Finding> {
+pub fn lint_file(bytes: &[u8], minor: Minor, own_issuers: &[String]) -> Vec<Finding> {
     lint_published(bytes, minor, own_issuers, &[])
 }
 
-/// Checks a file as [`lint`] does, and also what its issuers publish. `published` follows the order
-/// of [`places`].
+/// Checks a file as [`lint_file`] does, and also what its issuers publish. `published` follows the
+/// order of [`document_places`].
 #[must_use]
 pub fn lint_published(
     bytes: &[u8],
@@ -74,7 +74,7 @@ pub fn lint_published(
     own_issuers: &[String],
     published: &[Published],
 ) -> Vec<Finding> {
-    findings(bytes, minor, own_issuers, published, Severity::Error)
+    collect_findings(bytes, minor, own_issuers, published, Severity::Error)
 }
 
 /// Checks a file as [`lint_published`] does, for a release that may be newer than the known ones.
@@ -87,29 +87,29 @@ pub fn lint_release(
     own_issuers: &[String],
     published: &[Published],
 ) -> Vec<Finding> {
-    let minor = release.nearest();
+    let minor = release.nearest_minor();
     let Some(undetermined) = release.undetermined() else {
         return lint_published(bytes, minor, own_issuers, published);
     };
-    let first = finding(
+    let first = make_finding(
         undetermined.code,
         Severity::Warning,
         "",
         format!("{undetermined}; the other findings are those of {minor}"),
     );
-    let known = findings(bytes, minor, own_issuers, published, Severity::Warning);
+    let known = collect_findings(bytes, minor, own_issuers, published, Severity::Warning);
     [first].into_iter().chain(known).collect()
 }
 
 /// Checks a file. What the apiserver would refuse has the severity `refusal`.
-fn findings(
+fn collect_findings(
     bytes: &[u8],
     minor: Minor,
     own_issuers: &[String],
     published: &[Published],
     refusal: Severity,
 ) -> Vec<Finding> {
-    let loaded = match config::load(bytes, minor) {
+    let loaded = match config::load_configuration(bytes, minor) {
         Ok(loaded) => loaded,
         Err(LoadFault::Refused(refused)) => {
             let placeholder = template::in_text(&String::from_utf8_lossy(bytes));
@@ -119,7 +119,7 @@ fn findings(
                 .collect();
         }
         Err(LoadFault::Undetermined(undetermined)) => {
-            let whole = finding(
+            let whole = make_finding(
                 undetermined.code,
                 Severity::Warning,
                 "",
@@ -130,13 +130,13 @@ fn findings(
         }
     };
     let mut findings = Vec::new();
-    let compiled = validate(&loaded.configuration, minor, own_issuers);
+    let compiled = validate_configuration(&loaded.configuration, minor, own_issuers);
     if let Err(invalid) = &compiled {
         findings.extend(
             invalid
                 .errors
                 .iter()
-                .map(|error| finding(error.code, refusal, &error.path, error.to_string())),
+                .map(|error| make_finding(error.code, refusal, &error.path, error.to_string())),
         );
         findings.extend(invalid.undetermined.iter().map(|undetermined| {
             let path = undetermined
@@ -145,7 +145,7 @@ fn findings(
                 .next()
                 .unwrap_or_default()
                 .to_owned();
-            finding(
+            make_finding(
                 undetermined.code,
                 Severity::Warning,
                 &path,
@@ -163,22 +163,22 @@ fn findings(
         }
     }
     if loaded.second_document {
-        findings.push(finding(
+        findings.push(make_finding(
             Code::SecondDocument,
             Severity::Warning,
             "",
             Code::SecondDocument.cause(),
         ));
     }
-    traps::find(&loaded.configuration, compiled.as_ref().ok(), &mut findings);
-    literals::find(&loaded.configuration, own_issuers, &mut findings);
+    traps::find_traps(&loaded.configuration, compiled.as_ref().ok(), &mut findings);
+    literals::find_literals(&loaded.configuration, own_issuers, &mut findings);
     template::in_values(&loaded.configuration, &mut findings);
     if let Ok(compiled) = &compiled {
         traps::find_constants(compiled, &mut findings);
-        public_issuers::find(compiled, &mut findings);
+        public_issuers::find_public_issuers(compiled, &mut findings);
     }
     for ((index, jwt), published) in loaded.configuration.jwt.iter().enumerate().zip(published) {
-        published::find(
+        published::find_published_faults(
             &jwt.issuer,
             published,
             minor,
@@ -210,7 +210,7 @@ fn of_refusal(refusal: Refusal, severity: Severity) -> Vec<Finding> {
     if refusal.fields.is_empty() {
         return vec![Finding {
             line: refusal.line,
-            ..finding(refusal.code, severity, "", refusal.message)
+            ..make_finding(refusal.code, severity, "", refusal.message)
         }];
     }
     let mut whole = Some(refusal.message);
@@ -220,7 +220,7 @@ fn of_refusal(refusal: Refusal, severity: Severity) -> Vec<Finding> {
         fix: field
             .fix
             .map_or_else(|| field.code.fix().into(), Cow::Owned),
-        ..finding(
+        ..make_finding(
             field.code,
             severity,
             &field.path,
@@ -269,7 +269,7 @@ fn is_placeholder(pem: &str) -> bool {
         .any(|line| line.starts_with(['(', '<']) && line.ends_with([')', '>']))
 }
 
-fn finding(code: Code, severity: Severity, path: &str, message: impl Into<String>) -> Finding {
+fn make_finding(code: Code, severity: Severity, path: &str, message: impl Into<String>) -> Finding {
     Finding {
         code,
         severity,
@@ -299,7 +299,7 @@ fn position_of(positions: &BTreeMap<String, Position>, path: &str) -> Option<Pos
 /// Returns the findings as JSON, in the format `keyferry.dev/trust-lint/v1`.
 #[must_use]
 pub fn to_json(release: Release, findings: &[Finding]) -> Value {
-    json!({"schema": SCHEMA, "minor": release.to_string(), "findings": findings})
+    json!({"schema": SCHEMA_VERSION, "minor": release.to_string(), "findings": findings})
 }
 
 #[cfg(test)]

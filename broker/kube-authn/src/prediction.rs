@@ -5,8 +5,8 @@ use jiff::Timestamp;
 
 use crate::config::{self, LoadFault};
 use crate::token::Token;
-use crate::validate::{Invalid, validate};
-use crate::verify::{Keys, Union, User, verify};
+use crate::validate::{Invalid, validate_configuration};
+use crate::verify::{Keys, Union, User, verify_token};
 use crate::{Code, Minor};
 
 /// The predicted decision of a target about a token.
@@ -39,7 +39,7 @@ pub fn entry_for(bytes: &[u8], issuer: Option<&str>) -> Option<Entry> {
     let loaded = Minor::ALL
         .into_iter()
         .rev()
-        .find_map(|minor| config::load(bytes, minor).ok())?;
+        .find_map(|minor| config::load_configuration(bytes, minor).ok())?;
     let entries = &loaded.configuration.jwt;
     let found = entries
         .iter()
@@ -70,7 +70,7 @@ pub fn issuers_of(bytes: &[u8]) -> Vec<String> {
     let loaded = Minor::ALL
         .into_iter()
         .rev()
-        .find_map(|minor| config::load(bytes, minor).ok());
+        .find_map(|minor| config::load_configuration(bytes, minor).ok());
     loaded
         .map(|loaded| {
             loaded
@@ -94,7 +94,7 @@ pub(crate) fn well_known(issuer: &str) -> String {
 
 /// Predicts what a target of that minor, with these own issuers and this file, does with the token.
 #[must_use]
-pub fn predict(
+pub fn predict_verdict(
     file: &[u8],
     minor: Minor,
     own_issuers: &[String],
@@ -102,7 +102,7 @@ pub fn predict(
     jwks: Option<&[u8]>,
     now: Timestamp,
 ) -> Prediction {
-    let loaded = match config::load(file, minor) {
+    let loaded = match config::load_configuration(file, minor) {
         Ok(loaded) => loaded,
         Err(LoadFault::Refused(refusal)) => {
             return Prediction::Refused(refusal.code, refusal.message);
@@ -111,12 +111,12 @@ pub fn predict(
             return Prediction::Undetermined(undetermined.code, undetermined.reason);
         }
     };
-    let compiled = match validate(&loaded.configuration, minor, own_issuers) {
+    let compiled = match validate_configuration(&loaded.configuration, minor, own_issuers) {
         Ok(compiled) => compiled,
-        Err(invalid) => return refused(&invalid),
+        Err(invalid) => return refused_prediction(&invalid),
     };
     let keys = jwks.map_or_else(Keys::none, Keys::for_all);
-    let verdict = verify(&compiled, token, &keys, now);
+    let verdict = verify_token(&compiled, token, &keys, now);
     match verdict.union() {
         Union::Accepted(user) => Prediction::Accepted(user.clone()),
         Union::Rejected(rejection) => {
@@ -133,7 +133,7 @@ pub fn predict(
             let words = format!(
                 "no entry of the file has the token's issuer: its iss is {theirs:?}, issuer.url \
                  is {}",
-                listed(&ours)
+                quote_list(&ours)
             );
             Prediction::Rejected(Code::IssuerDiffers, words)
         }
@@ -141,7 +141,7 @@ pub fn predict(
 }
 
 /// Joins texts into a list, each of them quoted.
-pub fn listed(texts: &[String]) -> String {
+pub fn quote_list(texts: &[String]) -> String {
     texts
         .iter()
         .map(|text| format!("{text:?}"))
@@ -149,7 +149,7 @@ pub fn listed(texts: &[String]) -> String {
         .join(" or ")
 }
 
-fn refused(invalid: &Invalid) -> Prediction {
+fn refused_prediction(invalid: &Invalid) -> Prediction {
     match (invalid.errors.first(), invalid.undetermined.first()) {
         (Some(error), _) => Prediction::Refused(error.code, invalid.message()),
         (None, Some(undetermined)) => {

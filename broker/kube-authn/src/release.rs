@@ -14,7 +14,7 @@ const NEWEST: Minor = match Minor::ALL {
 /// What is known to change in releases that are not known otherwise: the number after `1.` of the
 /// first one, and the change. Measured with k8s.io/apiserver v0.38.0-alpha.2; the suite
 /// `next_release` fails if it differs in more.
-const CHANGES: [(u8, &str); 4] = [
+const KNOWN_CHANGES: [(u8, &str); 4] = [
     (
         38,
         "go-oidc v3 verifies tokens, so the order of checks and the caching of keys may change",
@@ -45,7 +45,7 @@ impl Release {
 
     /// Returns the release itself, or the known one that is nearest to it.
     #[must_use]
-    pub fn nearest(self) -> Minor {
+    pub fn nearest_minor(self) -> Minor {
         match self {
             Self::Known(minor) => minor,
             Self::Newer(_) => NEWEST,
@@ -59,7 +59,7 @@ impl Release {
         let Self::Newer(number) = self else {
             return None;
         };
-        let changes = CHANGES
+        let changes = KNOWN_CHANGES
             .iter()
             .filter(|(first, _)| *first <= number)
             .map(|(first, change)| format!("; from 1.{first} on, {change}"));
@@ -118,7 +118,7 @@ mod tests {
         for text in ["1.29", "1.9", "2.38", "1.38x", "1.", "1.1000", "", "v"] {
             assert!(text.parse::<Release>().is_err(), "{text}");
         }
-        assert_eq!(Release::Newer(38).nearest(), NEWEST);
+        assert_eq!(Release::Newer(38).nearest_minor(), NEWEST);
         let why = Release::Newer(38).undetermined().unwrap().reason;
         assert!(
             why.contains("1.38 is newer than 1.37") && why.contains("go-oidc v3"),

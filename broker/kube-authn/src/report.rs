@@ -10,7 +10,7 @@ use crate::verify::{Outcome, SignatureCheck, Stage, Union, User, Verdict};
 use crate::{Code, Minor, Release};
 
 /// The version of the [`Report`] format. Fields may be added; existing ones keep their meaning.
-pub(crate) const SCHEMA: &str = "keyferry.dev/trust-report/v1";
+pub(crate) const SCHEMA_VERSION: &str = "keyferry.dev/trust-report/v1";
 
 /// What a target does with a token, and why.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -131,7 +131,7 @@ pub struct AuthenticatorReport {
 }
 
 impl Reason {
-    fn own(code: Code, message: impl Into<String>) -> Self {
+    fn of_keyferry(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
             stage: None,
@@ -146,7 +146,7 @@ impl Reason {
 impl Report {
     fn new(minor: Minor, verdict: Answer) -> Self {
         Self {
-            schema: SCHEMA,
+            schema: SCHEMA_VERSION,
             minor: minor.to_string(),
             verdict,
             reason: None,
@@ -172,7 +172,7 @@ impl Report {
             }) => Self {
                 reason: Some(Reason {
                     exact: *exact,
-                    ..Reason::own(*code, message)
+                    ..Reason::of_keyferry(*code, message)
                 }),
                 errors: vec![ConfigurationError {
                     code: *code,
@@ -189,7 +189,7 @@ impl Report {
     /// Reports something that cannot be decided offline.
     #[must_use]
     pub fn of_undetermined(minor: Minor, undetermined: &Undetermined) -> Self {
-        let reason = Some(Reason::own(undetermined.code, &undetermined.reason));
+        let reason = Some(Reason::of_keyferry(undetermined.code, &undetermined.reason));
         Self {
             reason,
             ..Self::new(minor, Answer::Undetermined)
@@ -208,7 +208,7 @@ impl Report {
             invalid.undetermined.is_empty() && invalid.errors.iter().all(FieldError::is_exact);
         let reason = Some(Reason {
             exact,
-            ..Reason::own(Code::ConfigurationRefused, invalid.message())
+            ..Reason::of_keyferry(Code::ConfigurationRefused, invalid.message())
         });
         let errors = invalid
             .errors
@@ -243,10 +243,10 @@ impl Report {
         };
         let message = format!("{}; {} would {would}", undetermined.reason, self.minor);
         Self {
-            schema: SCHEMA,
+            schema: SCHEMA_VERSION,
             minor: release.to_string(),
             verdict: Answer::Undetermined,
-            reason: Some(Reason::own(undetermined.code, message)),
+            reason: Some(Reason::of_keyferry(undetermined.code, message)),
             user: None,
             signature: SignatureCheck::NotChecked,
             assumed: Vec::new(),
@@ -263,7 +263,7 @@ impl Report {
             .issuers()
             .zip(&verdict.outcomes)
             .map(|(issuer, outcome)| {
-                let (answer, reason, user) = split(outcome);
+                let (answer, reason, user) = split_outcome(outcome);
                 AuthenticatorReport {
                     issuer: issuer.to_owned(),
                     verdict: answer,
@@ -280,14 +280,14 @@ impl Report {
                 });
                 (
                     Answer::Skipped,
-                    Some(skipped(code.unwrap_or(Code::IssuerDiffers))),
+                    Some(skipped_reason(code.unwrap_or(Code::IssuerDiffers))),
                     None,
                 )
             }
             Union::Accepted(user) => (Answer::Accepted, None, Some(user.clone())),
-            Union::Rejected(rejection) => split(&Outcome::Rejected(rejection.clone())),
+            Union::Rejected(rejection) => split_outcome(&Outcome::Rejected(rejection.clone())),
             Union::Undetermined(undetermined) => {
-                split(&Outcome::Undetermined(undetermined.clone()))
+                split_outcome(&Outcome::Undetermined(undetermined.clone()))
             }
         };
         let signature = verdict.signature;
@@ -303,17 +303,17 @@ impl Report {
 }
 
 /// For a skipped token the apiserver's log says only that no authenticator accepted it.
-fn skipped(code: Code) -> Reason {
-    Reason::own(code, "invalid bearer token")
+fn skipped_reason(code: Code) -> Reason {
+    Reason::of_keyferry(code, "invalid bearer token")
 }
 
-fn split(outcome: &Outcome) -> (Answer, Option<Reason>, Option<User>) {
+fn split_outcome(outcome: &Outcome) -> (Answer, Option<Reason>, Option<User>) {
     match outcome {
-        Outcome::Skipped(code) => (Answer::Skipped, Some(skipped(*code)), None),
+        Outcome::Skipped(code) => (Answer::Skipped, Some(skipped_reason(*code)), None),
         Outcome::Accepted(user) => (Answer::Accepted, None, Some(user.clone())),
         Outcome::Undetermined(undetermined) => (
             Answer::Undetermined,
-            Some(Reason::own(undetermined.code, &undetermined.reason)),
+            Some(Reason::of_keyferry(undetermined.code, &undetermined.reason)),
             None,
         ),
         Outcome::Rejected(rejection) => {
@@ -325,7 +325,7 @@ fn split(outcome: &Outcome) -> (Answer, Option<Reason>, Option<User>) {
                     message: message.clone(),
                 })
                 .collect();
-            let own = Reason::own(rejection.code, &rejection.message);
+            let own = Reason::of_keyferry(rejection.code, &rejection.message);
             let reason = Reason {
                 stage: Some(rejection.stage),
                 exact: rejection.exact,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// The verbs that kustomize-controller uses on an object: it reads it, applies it server-side
 /// (which creates a missing one), and prunes it.
-pub const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
+pub const OBJECT_VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
 
 /// A resource type that the target serves, or that one of the objects defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub fn kind_of(object: &Value) -> Option<ManifestKind> {
 
 /// Returns the kinds that CustomResourceDefinitions among the objects will define.
 #[must_use]
-pub fn defined(objects: &[Value]) -> BTreeMap<ManifestKind, Served> {
+pub fn defined_kinds(objects: &[Value]) -> BTreeMap<ManifestKind, Served> {
     let definitions = objects
         .iter()
         .filter(|object| object["kind"] == "CustomResourceDefinition");
@@ -99,7 +99,7 @@ pub fn defined(objects: &[Value]) -> BTreeMap<ManifestKind, Served> {
 /// Lists the rights needed for one object. A namespaced object that names no namespace is in
 /// `default_namespace`.
 #[must_use]
-pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<NeededRight> {
+pub fn needed_rights(object: &Value, served: &Served, default_namespace: &str) -> Vec<NeededRight> {
     let text = |name: &str| {
         object["metadata"][name]
             .as_str()
@@ -120,7 +120,7 @@ pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<Ne
         },
         verb,
     };
-    VERBS.into_iter().map(need).collect()
+    OBJECT_VERBS.into_iter().map(need).collect()
 }
 
 /// Verbs by group and resource.
@@ -129,7 +129,7 @@ type Rules<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>>;
 /// Builds a Role for each namespace, and a ClusterRole, that grant the missing rights. They are for
 /// review, so they leave out the names of objects.
 #[must_use]
-pub fn roles(missing: &[NeededRight]) -> Vec<Value> {
+pub fn roles_for(missing: &[NeededRight]) -> Vec<Value> {
     let mut places: BTreeMap<Option<&str>, Rules<'_>> = BTreeMap::new();
     for need in missing {
         let rules = places.entry(need.namespace.as_deref()).or_default();
@@ -140,7 +140,7 @@ pub fn roles(missing: &[NeededRight]) -> Vec<Value> {
     }
     places
         .into_iter()
-        .map(|(namespace, rules)| role(namespace, &rules))
+        .map(|(namespace, rules)| role_object(namespace, &rules))
         .collect()
 }
 
@@ -152,12 +152,12 @@ pub fn role_for(namespace: Option<&str>, rights: &[(&str, &str, &str)]) -> Value
     for (group, resource, verb) in rights {
         rules.entry((group, resource)).or_default().insert(verb);
     }
-    role(namespace, &rules)
+    role_object(namespace, &rules)
 }
 
-/// Builds the binding of a [`roles`] role to a user, with the role's name and namespace.
+/// Builds the binding of a [`roles_for`] role to a user, with the role's name and namespace.
 #[must_use]
-pub fn binding(role: &Value, user: &str) -> Value {
+pub fn role_binding(role: &Value, user: &str) -> Value {
     let metadata = &role["metadata"];
     let (kind, of) = if role["kind"] == "Role" {
         ("RoleBinding", "Role")
@@ -166,14 +166,14 @@ pub fn binding(role: &Value, user: &str) -> Value {
     };
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": of, "name": metadata["name"] }, "subjects": [subject(user)],
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": of, "name": metadata["name"] }, "subjects": [binding_subject(user)],
     })
 }
 
 /// Returns a user as the subject of a binding. Only the target's own ServiceAccounts are subjects
 /// of kind ServiceAccount.
 #[must_use]
-pub fn subject(user: &str) -> Value {
+pub fn binding_subject(user: &str) -> Value {
     match user
         .strip_prefix("system:serviceaccount:")
         .and_then(|rest| rest.split_once(':'))
@@ -185,7 +185,7 @@ pub fn subject(user: &str) -> Value {
     }
 }
 
-fn role(namespace: Option<&str>, rules: &Rules<'_>) -> Value {
+fn role_object(namespace: Option<&str>, rules: &Rules<'_>) -> Value {
     let rules: Vec<Value> =
         rules.iter().map(|((group, resource), verbs)| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })).collect();
     let (kind, mut metadata) = (
@@ -217,10 +217,10 @@ mod tests {
     #[test]
     fn each_object_needs_four_verbs_where_it_is() {
         let object = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "a", "namespace": "n" } });
-        let asked = needs(&object, &served("deployments", true), "default");
+        let asked = needed_rights(&object, &served("deployments", true), "default");
         assert_eq!(
             asked.iter().map(|need| need.verb).collect::<Vec<_>>(),
-            VERBS
+            OBJECT_VERBS
         );
         assert!(
             asked
@@ -230,14 +230,14 @@ mod tests {
         );
         let bare = json!({ "metadata": { "name": "a" } });
         assert_eq!(
-            needs(&bare, &served("x", true), "default")
+            needed_rights(&bare, &served("x", true), "default")
                 .first()
                 .and_then(|need| need.namespace.clone())
                 .as_deref(),
             Some("default")
         );
         assert!(
-            needs(&object, &served("x", false), "default")
+            needed_rights(&object, &served("x", false), "default")
                 .iter()
                 .all(|need| need.namespace.is_none())
         );
@@ -248,7 +248,7 @@ mod tests {
         let definition = json!({ "kind": "CustomResourceDefinition", "spec": {
             "group": "g.io", "scope": "Cluster", "names": { "kind": "Thing", "plural": "things" }, "versions": [{ "name": "v1" }],
         } });
-        let kinds = defined(&[definition, json!({ "kind": "Other" })]);
+        let kinds = defined_kinds(&[definition, json!({ "kind": "Other" })]);
         let kind = ManifestKind {
             api_version: "g.io/v1".to_owned(),
             kind: "Thing".to_owned(),
@@ -278,7 +278,7 @@ mod tests {
             json!([{ "apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "patch"] }])
         );
         let user = "hub:system:serviceaccount:a:b";
-        let bound = binding(&role, user);
+        let bound = role_binding(&role, user);
         assert_eq!(
             (&bound["kind"], &bound["metadata"]["namespace"]),
             (&json!("RoleBinding"), &json!("apps"))
@@ -287,7 +287,7 @@ mod tests {
             (&bound["subjects"][0]["kind"], &bound["subjects"][0]["name"]),
             (&json!("User"), &json!(user))
         );
-        let own = binding(
+        let own = role_binding(
             &role_for(None, &[("", "pods", "get")]),
             "system:serviceaccount:apps:deployer",
         );
@@ -310,7 +310,7 @@ mod tests {
             name: "p".to_owned(),
             verb,
         };
-        let roles = roles(&[
+        let roles = roles_for(&[
             need(Some("a"), "get"),
             need(Some("a"), "patch"),
             need(None, "get"),

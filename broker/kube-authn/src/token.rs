@@ -99,7 +99,7 @@ impl Token {
             Ok(payload) => payload,
             Err(JsonFault::Syntax(_)) => return skipped(Code::PayloadNotJson),
         };
-        match issuer(&payload) {
+        match unverified_issuer(&payload) {
             Some(issuer) => Ok(Self {
                 form: Form::Signed(Signed::parse(&text)),
                 issuer: Ok(issuer),
@@ -111,7 +111,7 @@ impl Token {
 
     /// Builds the token that a hub would mint, without a signature.
     #[must_use]
-    pub fn imagine(token: &ServiceAccountToken) -> Self {
+    pub fn of_service_account(token: &ServiceAccountToken) -> Self {
         Self {
             form: Form::Imagined,
             issuer: Ok(token.issuer.clone()),
@@ -123,7 +123,7 @@ impl Token {
     pub(crate) fn imagine_claims(claims: Json) -> Self {
         Self {
             form: Form::Imagined,
-            issuer: issuer(&claims).ok_or(Code::PayloadNotJson),
+            issuer: unverified_issuer(&claims).ok_or(Code::PayloadNotJson),
             payload: claims,
         }
     }
@@ -137,7 +137,7 @@ impl Token {
 
 /// Returns the issuer as the apiserver's first, unverified read finds it. The member's name may be
 /// in any case, the last one counts, and null changes nothing.
-fn issuer(payload: &Json) -> Option<String> {
+fn unverified_issuer(payload: &Json) -> Option<String> {
     if !matches!(payload, Json::Object(_) | Json::Null) {
         return None;
     }

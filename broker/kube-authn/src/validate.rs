@@ -76,7 +76,7 @@ impl Invalid {
 ///
 /// # Errors
 /// [`Invalid`] with every error.
-pub fn validate(
+pub fn validate_configuration(
     configuration: &AuthenticationConfiguration,
     minor: Minor,
     disallowed: &[String],
@@ -89,7 +89,7 @@ pub fn validate(
     };
     if configuration.jwt.len() > 64 {
         let detail = "must have at most 64 items".to_owned();
-        check.push(
+        check.push_error(
             Code::TooManyAuthenticators,
             ErrorType::TooMany,
             "jwt",
@@ -102,17 +102,21 @@ pub fn validate(
     let mut authenticators = Vec::new();
     for (index, authenticator) in configuration.jwt.iter().enumerate() {
         let path = format!("jwt[{index}]");
-        authenticators.extend(authenticator::check(&mut check, authenticator, &path));
+        authenticators.extend(authenticator::check_authenticator(
+            &mut check,
+            authenticator,
+            &path,
+        ));
         let issuer = &authenticator.issuer;
         if !issuers.insert(issuer.url.as_str()) {
-            check.duplicate(
+            check.add_duplicate(
                 Code::DuplicateIssuer,
                 &format!("{path}.issuer.url"),
                 &issuer.url,
             );
         }
         if !issuer.discovery_url.is_empty() && !discovery.insert(issuer.discovery_url.as_str()) {
-            check.duplicate(
+            check.add_duplicate(
                 Code::DuplicateDiscoveryUrl,
                 &format!("{path}.issuer.discoveryURL"),
                 &issuer.discovery_url,
@@ -136,7 +140,7 @@ fn check_anonymous(check: &mut Check, configuration: &AuthenticationConfiguratio
     if check.minor == Minor::V1_31 {
         let detail = "anonymous is not supported when AnonymousAuthConfigurableEnpoints feature \
             gate is disabled";
-        check.push(
+        check.push_error(
             Code::UnknownField,
             ErrorType::Forbidden,
             "anonymous",
@@ -164,7 +168,7 @@ fn check_anonymous(check: &mut Check, configuration: &AuthenticationConfiguratio
             format!("[{}]", items.join(","))
         };
         let detail = "enabled should be set to true when conditions are defined";
-        check.push(
+        check.push_error(
             Code::ConditionsWithoutAnonymous,
             ErrorType::Invalid,
             "anonymous.conditions",
@@ -188,7 +192,7 @@ impl Check {
         self.minor >= Minor::V1_34
     }
 
-    fn push(
+    fn push_error(
         &mut self,
         code: Code,
         kind: ErrorType,
@@ -206,7 +210,7 @@ impl Check {
         });
     }
 
-    /// As [`Self::invalid`], with a value that the apiserver does not print.
+    /// As [`Self::add_invalid`], with a value that the apiserver does not print.
     fn invalid_omitted(&mut self, code: Code, path: &str, detail: String, exact: bool) {
         self.found.errors.push(FieldError {
             code,
@@ -218,18 +222,18 @@ impl Check {
         });
     }
 
-    fn required(&mut self, code: Code, path: &str, detail: &str) {
-        self.push(code, ErrorType::Required, path, None, detail);
+    fn add_required(&mut self, code: Code, path: &str, detail: &str) {
+        self.push_error(code, ErrorType::Required, path, None, detail);
     }
 
-    /// As [`Self::required`]. From 1.34 on, the error has no detail.
+    /// As [`Self::add_required`]. From 1.34 on, the error has no detail.
     fn required_with_old_detail(&mut self, code: Code, path: &str, old_detail: &str) {
         let detail = if self.new_wording() { "" } else { old_detail };
-        self.required(code, path, detail);
+        self.add_required(code, path, detail);
     }
 
-    fn invalid(&mut self, code: Code, path: &str, value: &str, detail: &str) {
-        self.push(
+    fn add_invalid(&mut self, code: Code, path: &str, value: &str, detail: &str) {
+        self.push_error(
             code,
             ErrorType::Invalid,
             path,
@@ -238,7 +242,7 @@ impl Check {
         );
     }
 
-    /// As [`Self::invalid`], for a value whose Go type is not `string` itself. From 1.34 on,
+    /// As [`Self::add_invalid`], for a value whose Go type is not `string` itself. From 1.34 on,
     /// such a value is printed as JSON.
     fn invalid_named(&mut self, code: Code, path: &str, value: &str, detail: &str) {
         let shown = if self.new_wording() {
@@ -246,11 +250,11 @@ impl Check {
         } else {
             keyferry_go_formats::quote::quote(value)
         };
-        self.push(code, ErrorType::Invalid, path, Some(shown), detail);
+        self.push_error(code, ErrorType::Invalid, path, Some(shown), detail);
     }
 
-    fn duplicate(&mut self, code: Code, path: &str, value: &str) {
-        self.push(
+    fn add_duplicate(&mut self, code: Code, path: &str, value: &str) {
+        self.push_error(
             code,
             ErrorType::Duplicate,
             path,
@@ -259,7 +263,7 @@ impl Check {
         );
     }
 
-    fn unsure(&mut self, code: Code, path: &str, reason: &str) {
+    fn add_undetermined(&mut self, code: Code, path: &str, reason: &str) {
         self.found
             .undetermined
             .push(Undetermined::new(code, format!("{path}: {reason}")));

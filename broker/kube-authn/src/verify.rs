@@ -25,7 +25,7 @@ use crate::{Code, Minor};
 
 use claims::ClaimsView;
 
-pub(crate) use text_list::read as text_list;
+pub(crate) use text_list::read_text_list as text_list;
 
 /// The key sets that the target would use, by issuer URL.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl Keys {
 
     /// Adds the key set of one issuer.
     #[must_use]
-    pub fn with(mut self, issuer: impl Into<String>, body: &[u8]) -> Self {
+    pub fn with_key_set(mut self, issuer: impl Into<String>, body: &[u8]) -> Self {
         self.by_issuer
             .insert(issuer.into(), PublishedKeys::new(body));
         self
@@ -63,7 +63,7 @@ impl Keys {
     #[must_use]
     pub fn summary(&self, minor: Minor) -> Option<String> {
         let keys = self.fallback.as_ref()?.read(minor).as_ref().ok()?;
-        let count = match (keys.len(), keys.instead()) {
+        let count = match (keys.len(), keys.instead_of_keys()) {
             (0, Some(instead)) => format!("no keys in it, {}", instead.advice()),
             (0, None) => "no keys in it".to_owned(),
             (1, _) => "1 key".to_owned(),
@@ -133,7 +133,7 @@ impl From<Undetermined> for End {
 
 /// Verifies the token with every authenticator, in the order of the file.
 #[must_use]
-pub fn verify(compiled: &Compiled, token: &Token, keys: &Keys, now: Timestamp) -> Verdict {
+pub fn verify_token(compiled: &Compiled, token: &Token, keys: &Keys, now: Timestamp) -> Verdict {
     let case = |authenticator| Steps {
         minor: compiled.minor,
         authenticator,
@@ -178,15 +178,15 @@ impl Steps<'_> {
             }
             Ok(_) => {}
         }
-        match self.user() {
+        match self.map_user() {
             Ok(user) => Outcome::Accepted(user),
-            Err(End::Rejected(rejection)) => Outcome::Rejected(self.advise(rejection)),
+            Err(End::Rejected(rejection)) => Outcome::Rejected(self.add_advice(rejection)),
             Err(End::Undetermined(undetermined)) => Outcome::Undetermined(undetermined),
         }
     }
 
     /// Adds what to do, where the token shows more than the reason code.
-    fn advise(&self, rejection: Rejection) -> Rejection {
+    fn add_advice(&self, rejection: Rejection) -> Rejection {
         let keys = self
             .keys
             .get(&self.authenticator.config.issuer.url, self.minor);
@@ -198,7 +198,7 @@ impl Steps<'_> {
         }
     }
 
-    fn user(&self) -> Result<User, End> {
+    fn map_user(&self) -> Result<User, End> {
         self.check_token()?;
         if !self
             .authenticator
@@ -208,13 +208,13 @@ impl Steps<'_> {
             .claim
             .is_empty()
         {
-            distributed::check(
+            distributed::check_distributed(
                 &self.token.payload,
                 &self.authenticator.config.claim_mappings.groups.claim,
             )?;
         }
         let view = ClaimsView::new(&self.token.payload, self.minor, self.authenticator)?;
-        let user = mapping::map(self.authenticator, &view, self.minor)?;
+        let user = mapping::map_claims(self.authenticator, &view, self.minor)?;
         rules::check_required(self.authenticator, &self.token.payload)?;
         rules::check_claims(self.authenticator, &view)?;
         rules::check_user(self.authenticator, &user)?;
@@ -253,7 +253,7 @@ impl Steps<'_> {
         }
         let audiences = &self.authenticator.audiences;
         if audiences.len() > 1 {
-            let registered = self.registered()?;
+            let registered = self.check_registered()?;
             if !registered
                 .audience
                 .iter()
@@ -326,7 +326,7 @@ impl Steps<'_> {
         )))
     }
 
-    fn registered(&self) -> Result<Registered, End> {
+    fn check_registered(&self) -> Result<Registered, End> {
         Registered::read(&self.token.payload).map_err(|fault| {
             let others = fault
                 .others
@@ -350,7 +350,7 @@ impl Steps<'_> {
     }
 
     fn check_claims(&self) -> Result<(), End> {
-        let registered = self.registered()?;
+        let registered = self.check_registered()?;
         if let [audience] = self.authenticator.audiences.as_slice()
             && !registered.audience.contains(audience)
         {

@@ -4,11 +4,11 @@
 use jiff::Timestamp;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::batch::Batch;
-use keyferry_kube_authn::config::load;
-use keyferry_kube_authn::lint::lint;
+use keyferry_kube_authn::config::load_configuration;
+use keyferry_kube_authn::lint::lint_file;
 use keyferry_kube_authn::token::Token;
-use keyferry_kube_authn::validate::validate;
-use keyferry_kube_authn::verify::{Keys, verify};
+use keyferry_kube_authn::validate::validate_configuration;
+use keyferry_kube_authn::verify::{Keys, verify_token};
 use proptest::prelude::*;
 
 const CONFIG: &str = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt:\n- issuer: {url: https://hub, audiences: \
@@ -115,10 +115,10 @@ proptest! {
     #[test]
     fn any_file(bytes in prop_oneof![mutated(CONFIG), prop::collection::vec(any::<u8>(), 0..200)], number in 0..8_usize) {
         let minor = Minor::ALL[number];
-        if let Ok(loaded) = load(&bytes, minor) {
-            let _ = validate(&loaded.configuration, minor, &["https://hub".to_owned()]);
+        if let Ok(loaded) = load_configuration(&bytes, minor) {
+            let _ = validate_configuration(&loaded.configuration, minor, &["https://hub".to_owned()]);
         }
-        let _ = lint(&bytes, minor, &[]);
+        let _ = lint_file(&bytes, minor, &[]);
     }
 
     #[test]
@@ -134,31 +134,31 @@ proptest! {
         let body = base64::engine::general_purpose::STANDARD.encode(&der);
         let config = CONFIG.replace("audiences", &format!("certificateAuthority: \"-----BEGIN CERTIFICATE-----\\n{body}\\n-----END CERTIFICATE-----\", audiences"));
         let minor = Minor::ALL[number];
-        let loaded = load(config.as_bytes(), minor).unwrap();
-        let _ = validate(&loaded.configuration, minor, &[]);
+        let loaded = load_configuration(config.as_bytes(), minor).unwrap();
+        let _ = validate_configuration(&loaded.configuration, minor, &[]);
         let keys = Keys::for_all(KEYS.replace("YWI=", &body).as_bytes());
-        let loaded = load(CONFIG.as_bytes(), minor).unwrap();
-        let compiled = validate(&loaded.configuration, minor, &[]).unwrap();
+        let loaded = load_configuration(CONFIG.as_bytes(), minor).unwrap();
+        let compiled = validate_configuration(&loaded.configuration, minor, &[]).unwrap();
         let token = Token::read(format!("{}.{}.AA", encode(br#"{"alg":"ES256"}"#), encode(PAYLOAD.as_bytes())).as_bytes()).unwrap();
-        let _ = verify(&compiled, &token, &keys, Timestamp::UNIX_EPOCH);
+        let _ = verify_token(&compiled, &token, &keys, Timestamp::UNIX_EPOCH);
     }
 
     #[test]
     fn any_yaml(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..60), number in 0..8_usize) {
         let text = format!("{}{}", if number % 2 == 0 { "" } else { CONFIG }, pieces.concat());
-        let _ = load(text.as_bytes(), Minor::ALL[number]);
+        let _ = load_configuration(text.as_bytes(), Minor::ALL[number]);
     }
 
     #[test]
     fn any_token(header in mutated(r#"{"alg":"ES256","kid":"k","crit":["b64"],"x5c":["YWI="]}"#), payload in mutated(PAYLOAD), now in any::<i32>()) {
         let compiled = {
-            let loaded = load(CONFIG.as_bytes(), Minor::V1_36).unwrap();
-            validate(&loaded.configuration, Minor::V1_36, &[]).unwrap()
+            let loaded = load_configuration(CONFIG.as_bytes(), Minor::V1_36).unwrap();
+            validate_configuration(&loaded.configuration, Minor::V1_36, &[]).unwrap()
         };
         let text = format!("{}.{}.{}", encode(&header), encode(&payload), encode(&[0; 64]));
         if let Ok(token) = Token::read(text.as_bytes()) {
-            let _ = verify(&compiled, &token, &Keys::for_all(KEYS.as_bytes()), Timestamp::from_second(i64::from(now)).unwrap());
-            let _ = verify(&compiled, &token, &Keys::none(), Timestamp::from_second(i64::from(now)).unwrap());
+            let _ = verify_token(&compiled, &token, &Keys::for_all(KEYS.as_bytes()), Timestamp::from_second(i64::from(now)).unwrap());
+            let _ = verify_token(&compiled, &token, &Keys::none(), Timestamp::from_second(i64::from(now)).unwrap());
         }
     }
 
@@ -170,7 +170,7 @@ proptest! {
 
     #[test]
     fn any_line(line in mutated(r#"{"id":1,"minor":"1.33","config":"kind: X","now":5,"token":"a.b.c","keys":"{}"}"#)) {
-        let answer = Batch::new().line(&String::from_utf8_lossy(&line));
+        let answer = Batch::new().report_line(&String::from_utf8_lossy(&line));
         prop_assert!(serde_json::from_str::<serde_json::Value>(&answer).is_ok());
     }
 }

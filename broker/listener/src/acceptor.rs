@@ -80,7 +80,7 @@ where
         // Checked before the handshake, which is the most expensive part.
         let entered = stream
             .peer_addr()
-            .map(|peer| Source::of(peer.ip()))
+            .map(|peer| Source::of_address(peer.ip()))
             .and_then(|source| {
                 let source = if each_address {
                     source
@@ -88,7 +88,7 @@ where
                     source.network()
                 };
                 let handshake = gate
-                    .enter(source)
+                    .admit_connection(source)
                     .map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
                 bound_kernel(&stream, times);
                 Ok((source, handshake))
@@ -102,10 +102,10 @@ where
         Box::pin(async move {
             let accepted = tokio::time::timeout(times.handshake, accepted).await;
             let (inner, routes) = accepted.map_err(Error::from).flatten().inspect_err(|_| {
-                gate.refuse(Refused::Handshake);
+                gate.count_refusal(Refused::Handshake);
             })?;
             let place = handshake
-                .done()
+                .into_open()
                 .map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
             let answers = ConnectionRequests::new();
             let told = tells_source.then_some(source);
@@ -157,11 +157,11 @@ impl Service<Request<Incoming>> for ConnectionService {
     }
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
-        self.answers.request();
+        self.answers.note_request();
         // Only HTTP/2 queues responses that its client has not read yet.
         let follow = (request.version() == Version::HTTP_2).then(|| Arc::clone(&self.answers));
         let close = framing::ends_connection(&request);
-        let refused = framing::refused(&request);
+        let refused = framing::refuse_ambiguous(&request);
         if let Some(source) = self.told {
             request.extensions_mut().insert(source);
         }
@@ -175,10 +175,10 @@ impl Service<Request<Incoming>> for ConnectionService {
                 None => routes.oneshot(request).await?,
             };
             if close {
-                framing::close(&mut response);
+                framing::close_connection(&mut response);
             }
             Ok(match follow {
-                Some(answers) => answers.follow(response),
+                Some(answers) => answers.track_response(response),
                 None => response,
             })
         })

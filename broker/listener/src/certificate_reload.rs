@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use crate::certificate_source::{
     CertificateContent, CertificateRead, CertificateSource, ReadSecret,
 };
-use crate::discovery_authority::{DiscoveryAuthorityMismatch, verified};
+use crate::discovery_authority::{DiscoveryAuthorityMismatch, verified_authority};
 use crate::metrics::ListenerMetrics;
 use crate::serving_certificate::{Requirements, ServingCertificate, ServingCertificateError};
 
 /// The least time between two reads, however often the source changes.
-const PAUSE: Duration = Duration::from_millis(500);
+const MIN_READ_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The pause after a read that failed: the watch would report the same change again at once.
 const AFTER_UNREAD: Duration = Duration::from_secs(10);
@@ -68,11 +68,11 @@ impl CertificateReload {
             content,
             secret,
             read_at,
-        } = source.read().await;
+        } = source.read_certificate().await;
         let content = content?;
-        let certificate = ServingCertificate::of(&content, &requirements, read_at)?;
+        let certificate = ServingCertificate::load_checked(&content, &requirements, read_at)?;
         metrics.serving_certificate(listener, certificate.not_after.as_second());
-        let authority = verified(&content, &requirements, read_at);
+        let authority = verified_authority(&content, &requirements, read_at);
         let reload = Self {
             listener,
             source,
@@ -87,7 +87,7 @@ impl CertificateReload {
             })),
             authority: watch::Sender::new(None),
         };
-        reload.publish(authority, secret.as_ref()).await;
+        reload.publish_authority(authority, secret.as_ref()).await;
         Ok(reload)
     }
 
@@ -103,29 +103,29 @@ impl CertificateReload {
 
     /// Reloads until the task is dropped: when the source changes, and on each item of
     /// `reload_signal`.
-    pub(crate) async fn follow(self, reload_signal: impl Stream<Item = ()>) {
+    pub(crate) async fn run_reload(self, reload_signal: impl Stream<Item = ()>) {
         // Without a sender, no signal can come.
         let mut reload_signal = pin!(reload_signal.chain(stream::pending()));
         loop {
             let version = self.last.lock().version.clone();
             tokio::select! {
-                () = self.source.changed(version.as_deref()) => {}
+                () = self.source.wait_for_change(version.as_deref()) => {}
                 _ = reload_signal.next() => {}
             }
-            let pause = match self.reload().await {
-                SourceRead::Yes => PAUSE,
+            let pause = match self.reload_certificate().await {
+                SourceRead::Yes => MIN_READ_INTERVAL,
                 SourceRead::No => AFTER_UNREAD,
             };
             tokio::time::sleep(pause).await;
         }
     }
 
-    async fn reload(&self) -> SourceRead {
+    async fn reload_certificate(&self) -> SourceRead {
         let CertificateRead {
             content,
             secret,
             read_at,
-        } = self.source.read().await;
+        } = self.source.read_certificate().await;
         match content {
             // A failed read is no change of the certificate.
             Err(error) if error.is_unread() => {
@@ -139,7 +139,7 @@ impl CertificateReload {
                     last.error.replace(error.clone()).as_ref() != Some(&error)
                 };
                 if is_new {
-                    self.failed(secret.as_ref(), &error).await;
+                    self.report_failure(secret.as_ref(), &error).await;
                 }
             }
             Ok(content) => self.use_content(content, secret, read_at).await,
@@ -159,11 +159,11 @@ impl CertificateReload {
             last.error = None;
             last.content.is_same(&content)
         };
-        let checked = ServingCertificate::of(&content, &self.requirements, read_at);
+        let checked = ServingCertificate::load_checked(&content, &self.requirements, read_at);
         if checked.is_ok() {
             // The CA bundle can change alone, as when a second CA is announced.
-            let authority = verified(&content, &self.requirements, read_at);
-            self.publish(authority, secret.as_ref()).await;
+            let authority = verified_authority(&content, &self.requirements, read_at);
+            self.publish_authority(authority, secret.as_ref()).await;
         }
         if is_known {
             return;
@@ -181,13 +181,13 @@ impl CertificateReload {
                     "the serving certificate was reloaded"
                 );
             }
-            Err(error) => self.failed(secret.as_ref(), &error).await,
+            Err(error) => self.report_failure(secret.as_ref(), &error).await,
         }
         self.last.lock().content = content;
     }
 
     /// Publishes the CA certificates, or reports once that they do not verify the certificate.
-    async fn publish(
+    async fn publish_authority(
         &self,
         authority: Result<Option<Vec<u8>>, DiscoveryAuthorityMismatch>,
         secret: Option<&ReadSecret>,
@@ -207,20 +207,20 @@ impl CertificateReload {
                 reason = %Reason::DiscoveryAuthorityMismatch, listener = self.listener, %mismatch,
                 "the CA certificates beside the serving certificate are not published"
             );
-            let finding = Finding::not(Reason::DiscoveryAuthorityMismatch, mismatch.message());
-            self.source.report(secret, &finding).await;
+            let finding = Finding::failed(Reason::DiscoveryAuthorityMismatch, mismatch.message());
+            self.source.report_finding(secret, &finding).await;
         }
     }
 
     /// Reports that the old certificate stays.
-    async fn failed(&self, secret: Option<&ReadSecret>, error: &ServingCertificateError) {
+    async fn report_failure(&self, secret: Option<&ReadSecret>, error: &ServingCertificateError) {
         self.metrics
             .serving_certificate_reloaded(self.listener, false);
         tracing::error!(
             reason = %Reason::ServingCertificateInvalid, listener = self.listener, %error,
             "the changed serving certificate cannot be used; the old one stays"
         );
-        let finding = Finding::not(Reason::ServingCertificateInvalid, error.message());
-        self.source.report(secret, &finding).await;
+        let finding = Finding::failed(Reason::ServingCertificateInvalid, error.message());
+        self.source.report_finding(secret, &finding).await;
     }
 }

@@ -10,13 +10,13 @@ use crate::serving_certificate::ServingCertificateError;
 /// The source of one listener's certificate, such as files or a Secret.
 pub trait CertificateSource: Send + Sync {
     /// Reads the certificate and the key.
-    fn read(&self) -> BoxFuture<'_, CertificateRead>;
+    fn read_certificate(&self) -> BoxFuture<'_, CertificateRead>;
 
     /// Waits until the source may have changed since `version`, that of the Secret as last read.
-    fn changed<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, ()>;
+    fn wait_for_change<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, ()>;
 
     /// Reports a fault of the certificate where people look for it. `secret` is what was read last.
-    fn report<'a>(
+    fn report_finding<'a>(
         &'a self,
         secret: Option<&'a ReadSecret>,
         finding: &'a Finding,

@@ -54,7 +54,7 @@ impl ClientCertVerifier for PossessionVerifier {
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         // Every connection keeps its chain, so its size is limited before it is kept.
-        PresentedChain::check(end_entity, intermediates).map_err(|_| {
+        PresentedChain::check_limits(end_entity, intermediates).map_err(|_| {
             Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
         })?;
         Ok(ClientCertVerified::assertion())

@@ -16,7 +16,7 @@ use crate::gate::OpenConnection;
 
 /// Bytes of a pending response that a client must read within [`Times::progress`]: one TLS record.
 /// A client that has read everything pending owes nothing more.
-const PROGRESS: usize = 16 * 1024;
+const PROGRESS_BYTES: usize = 16 * 1024;
 
 /// Number of reads without waiting after which the time limits are checked. A client that keeps the
 /// socket full never makes a read wait, so the timer alone would never run.
@@ -31,7 +31,7 @@ pub(crate) struct Times {
     pub(crate) first_byte: Duration,
     /// For a request head, for the first request, and between two requests under HTTP/1.1.
     pub(crate) head: Duration,
-    /// For reading [`PROGRESS`] bytes of a pending response, and under HTTP/2 for a whole response.
+    /// For reading [`PROGRESS_BYTES`] bytes of a pending response, and under HTTP/2 for a whole response.
     pub(crate) progress: Duration,
     /// Without a request or a response. It exceeds the longest request: 30 s for the body and 30 s
     /// for the decision.
@@ -40,7 +40,7 @@ pub(crate) struct Times {
 
 impl Times {
     /// The limits of every listener.
-    pub(crate) const USUAL: Self = Self {
+    pub(crate) const DEFAULT: Self = Self {
         handshake: Duration::from_secs(3),
         first_byte: Duration::from_secs(10),
         head: Duration::from_secs(30),
@@ -105,20 +105,20 @@ impl<T> BoundedStream<T> {
     }
 
     /// Keeps waiting, unless a time limit has passed.
-    fn wait<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
+    fn keep_waiting<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
         // tokio may have deferred this read because its task used up its budget. Without
         // `unconstrained`, the timer would be deferred with it every time.
         while Pin::new(&mut unconstrained(self.timer.as_mut()))
             .poll(context)
             .is_ready()
         {
-            self.look()?;
+            self.check_deadlines()?;
         }
         Poll::Pending
     }
 
     /// Ends the connection if a time limit has passed.
-    fn look(&mut self) -> Result<()> {
+    fn check_deadlines(&mut self) -> Result<()> {
         let now = Instant::now();
         if now < self.timer.deadline() {
             return Ok(());
@@ -129,7 +129,7 @@ impl<T> BoundedStream<T> {
                 Ok(())
             }
             Err(why) => {
-                self.place.ended(why);
+                self.place.count_ended(why);
                 Err(Error::new(ErrorKind::TimedOut, why))
             }
         }
@@ -148,7 +148,7 @@ impl<T> BoundedStream<T> {
             ("silent", (!self.heard).then_some(self.opened), first_byte),
             (
                 "silent",
-                (!self.answers.asked()).then_some(self.opened),
+                (!self.answers.has_requests()).then_some(self.opened),
                 head,
             ),
             (
@@ -157,7 +157,7 @@ impl<T> BoundedStream<T> {
                 progress,
             ),
             ("unread", self.answers.waiting_since(), progress),
-            ("idle", Some(self.answers.last()), idle),
+            ("idle", Some(self.answers.last_activity()), idle),
         ];
         // Half of `progress` is soon enough to notice a wait that begins meanwhile.
         let mut next = now + progress / 2;
@@ -173,26 +173,26 @@ impl<T> BoundedStream<T> {
         Ok(next)
     }
 
-    fn written(&mut self, bytes: usize) {
+    fn note_written(&mut self, bytes: usize) {
         let Some(blocked) = &mut self.blocked else {
             return;
         };
         blocked.sent += bytes;
-        if blocked.sent >= PROGRESS {
+        if blocked.sent >= PROGRESS_BYTES {
             *blocked = Blocked {
                 since: Instant::now(),
                 sent: 0,
             };
-            self.answers.progress();
+            self.answers.note_progress();
         }
     }
 
-    fn blocked<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
+    fn note_blocked<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
         self.blocked.get_or_insert_with(|| Blocked {
             since: Instant::now(),
             sent: 0,
         });
-        self.wait(context)
+        self.keep_waiting(context)
     }
 }
 
@@ -203,12 +203,12 @@ impl<T: AsyncRead + Unpin> AsyncRead for BoundedStream<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         match Pin::new(&mut self.inner).poll_read(context, buffer) {
-            Poll::Pending => self.wait(context),
+            Poll::Pending => self.keep_waiting(context),
             ready => {
                 self.heard = true;
                 self.reads = self.reads.wrapping_add(1);
                 if self.reads.is_multiple_of(LOOK_EVERY) {
-                    self.look()?;
+                    self.check_deadlines()?;
                 }
                 ready
             }
@@ -223,9 +223,9 @@ impl<T: AsyncWrite + Unpin> BoundedStream<T> {
         polled: Poll<Result<usize>>,
     ) -> Poll<Result<usize>> {
         match polled {
-            Poll::Pending => self.blocked(context),
+            Poll::Pending => self.note_blocked(context),
             Poll::Ready(Ok(bytes)) => {
-                self.written(bytes);
+                self.note_written(bytes);
                 Poll::Ready(Ok(bytes))
             }
             failed => failed,
@@ -258,10 +258,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for BoundedStream<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         match Pin::new(&mut self.inner).poll_flush(context) {
-            Poll::Pending => self.blocked(context),
+            Poll::Pending => self.note_blocked(context),
             ready => {
                 if self.blocked.take().is_some() {
-                    self.answers.progress();
+                    self.answers.note_progress();
                 }
                 ready
             }
@@ -270,7 +270,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for BoundedStream<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         match Pin::new(&mut self.inner).poll_shutdown(context) {
-            Poll::Pending => self.blocked(context),
+            Poll::Pending => self.note_blocked(context),
             ready => ready,
         }
     }
@@ -288,13 +288,13 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
 
-    use super::{BoundedStream, PROGRESS, Times};
+    use super::{BoundedStream, PROGRESS_BYTES, Times};
     use crate::connection_requests::ConnectionRequests;
     use crate::gate::{ConnectionLimits, Gate};
     use crate::listener::tests::CountedMetrics;
     use crate::source::Source;
 
-    const TIMES: Times = Times::USUAL;
+    const TIMES: Times = Times::DEFAULT;
 
     /// The client's end, the server's end, and the state of the connection's requests.
     fn connection(
@@ -315,10 +315,10 @@ mod tests {
             Arc::<CountedMetrics>::default(),
         );
         let place = gate
-            .enter(Source::default())
+            .admit_connection(Source::default())
             .ok()
             .unwrap()
-            .done()
+            .into_open()
             .ok()
             .unwrap();
         let answers = ConnectionRequests::new();
@@ -346,7 +346,7 @@ mod tests {
         client.write_all(b"a").await.unwrap();
         stream.read_u8().await.unwrap();
         tokio::time::advance(Duration::from_secs(20)).await;
-        answers.request();
+        answers.note_request();
         let before = Instant::now();
         // Bytes alone are no request: a client may send some for ever.
         let trickle = async {
@@ -375,7 +375,7 @@ mod tests {
         let (_client, mut stream, answers) = connection(64);
         let before = Instant::now();
         stream.heard = true;
-        answers.request();
+        answers.note_request();
         let error = stream.write_all(&[0; 100]).await.unwrap_err();
         assert_eq!(
             (error.kind(), error.to_string().as_str()),
@@ -386,10 +386,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_takes_a_little_at_a_time_is_left_and_a_slow_one_is_served() {
-        for (piece, served) in [(64, false), (PROGRESS, true)] {
+        for (piece, served) in [(64, false), (PROGRESS_BYTES, true)] {
             let (mut client, mut stream, answers) = connection(64);
             stream.heard = true;
-            answers.request();
+            answers.note_request();
             let reader = async {
                 let mut taken = vec![0; piece];
                 loop {
@@ -397,7 +397,7 @@ mod tests {
                     client.read_exact(&mut taken).await.unwrap();
                 }
             };
-            let answer = vec![0; PROGRESS * 8];
+            let answer = vec![0; PROGRESS_BYTES * 8];
             let written = tokio::select! { written = stream.write_all(&answer) => written, () = reader => unreachable!() };
             assert_eq!(
                 written.is_ok(),
@@ -411,12 +411,12 @@ mod tests {
     async fn a_stream_that_the_client_gives_no_window_ends_the_connection_however_busy_it_is() {
         let (mut client, mut stream, answers) = connection(64);
         let before = Instant::now();
-        answers.request();
-        let stuck = answers.follow(Response::new(Body::from("document")));
+        answers.note_request();
+        let stuck = answers.track_response(Response::new(Body::from("document")));
         let busy = async {
             loop {
                 client.write_all(b"ping").await.unwrap();
-                answers.progress();
+                answers.note_progress();
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         };
@@ -471,7 +471,7 @@ mod tests {
             timer: stream.timer,
             place: stream.place,
         };
-        answers.request();
+        answers.note_request();
         let before = Instant::now();
         let error = loop {
             assert!(before.elapsed() < TIMES.idle * 2, "it is still there");
@@ -491,7 +491,7 @@ mod tests {
     async fn a_task_that_has_to_pause_still_sees_the_time() {
         let (_client, mut stream, answers) = connection(64);
         stream.heard = true;
-        answers.request();
+        answers.note_request();
         tokio::time::advance(TIMES.idle).await;
         while futures::poll!(std::pin::pin!(tokio::task::coop::consume_budget())).is_ready() {}
         let mut byte = [0];

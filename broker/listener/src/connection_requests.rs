@@ -41,24 +41,24 @@ impl ConnectionRequests {
     }
 
     /// Records that a request began.
-    pub(crate) fn request(&self) {
+    pub(crate) fn note_request(&self) {
         self.asked.store(true, Ordering::Relaxed);
-        self.progress();
+        self.note_progress();
     }
 
     /// Whether a request has ever begun.
-    pub(crate) fn asked(&self) -> bool {
+    pub(crate) fn has_requests(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// Records progress on a response.
-    pub(crate) fn progress(&self) {
+    pub(crate) fn note_progress(&self) {
         let passed = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(passed, Ordering::Relaxed);
     }
 
     /// When a request last began or a response last made progress.
-    pub(crate) fn last(&self) -> Instant {
+    pub(crate) fn last_activity(&self) -> Instant {
         self.begun + Duration::from_millis(self.last.load(Ordering::Relaxed))
     }
 
@@ -77,7 +77,7 @@ impl ConnectionRequests {
     /// A client may open no window for a stream and still keep the connection busy. The socket then
     /// shows nothing unusual, and the body stays in the library's buffer. So each piece of the body
     /// carries a marker that is dropped once its bytes are sent or the stream is reset.
-    pub(crate) fn follow(self: &Arc<Self>, response: Response<Body>) -> Response<Body> {
+    pub(crate) fn track_response(self: &Arc<Self>, response: Response<Body>) -> Response<Body> {
         if response.body().is_end_stream() {
             return response;
         }
@@ -103,7 +103,7 @@ struct NotLeft {
 impl Drop for NotLeft {
     fn drop(&mut self) {
         self.answers.waiting.lock().since.remove(&self.number);
-        self.answers.progress();
+        self.answers.note_progress();
     }
 }
 
@@ -123,7 +123,9 @@ impl HttpBody for Followed {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         let note = &self.note;
         polled.map(|frame| {
-            frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| noted(bytes, note))))
+            frame.map(|frame| {
+                frame.map(|frame| frame.map_data(|bytes| note_consumption(bytes, note)))
+            })
         })
     }
 
@@ -136,7 +138,7 @@ impl HttpBody for Followed {
     }
 }
 
-fn noted(bytes: Bytes, note: &Arc<NotLeft>) -> Bytes {
+fn note_consumption(bytes: Bytes, note: &Arc<NotLeft>) -> Bytes {
     struct Noted(
         Bytes,
         #[allow(dead_code, reason = "it is dropped with the bytes")] Arc<NotLeft>,
@@ -167,14 +169,14 @@ mod tests {
     async fn an_answer_waits_until_its_last_byte_is_dropped() {
         let answers = ConnectionRequests::new();
         let begun = Instant::now();
-        let mut response = answers.follow(Response::new(Body::from("document")));
+        let mut response = answers.track_response(Response::new(Body::from("document")));
         assert_eq!(
             response.body().size_hint().exact(),
             Some(8),
             "its length is still known"
         );
         tokio::time::advance(Duration::from_secs(1)).await;
-        let mut later = answers.follow(Response::new(Body::from("another")));
+        let mut later = answers.track_response(Response::new(Body::from("another")));
         let bytes = response
             .body_mut()
             .frame()
@@ -196,7 +198,7 @@ mod tests {
             Some(begun + Duration::from_secs(1))
         );
         assert_eq!(
-            answers.last(),
+            answers.last_activity(),
             begun + Duration::from_secs(1),
             "it has just left"
         );
@@ -206,7 +208,7 @@ mod tests {
         );
         drop(later);
         assert_eq!(answers.waiting_since(), None);
-        answers.follow(Response::new(Body::empty()));
+        answers.track_response(Response::new(Body::empty()));
         assert_eq!(answers.waiting_since(), None, "there is nothing to send");
     }
 }

@@ -6,10 +6,10 @@ use crate::Bounds;
 
 /// Descriptors for other uses than the listeners' connections: files, connections to the hub, and
 /// the runtime.
-const OTHERS: u64 = 256;
+const OTHER_DESCRIPTORS: u64 = 256;
 
 /// Returns how many descriptors a process with full listeners needs.
-fn needed() -> u64 {
+fn needed_descriptors() -> u64 {
     let listeners = [
         Bounds::TOKENS,
         Bounds::DOCUMENTS,
@@ -17,19 +17,19 @@ fn needed() -> u64 {
         Bounds::HEALTH,
         Bounds::METRICS,
     ];
-    OTHERS
+    OTHER_DESCRIPTORS
         + listeners
             .iter()
-            .map(|bounds| u64::from(bounds.descriptors()))
+            .map(|bounds| u64::from(bounds.needed_descriptors()))
             .sum::<u64>()
 }
 
 /// Raises the soft limit of open files to the hard one, and warns if that is not enough: a process
 /// that can open no more files serves no connection, whatever the listeners' own limits are.
-pub fn raise() {
+pub fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // Some systems report no hard limit, but still refuse an unlimited soft one.
-    for wanted in [maximum, Some(needed())] {
+    for wanted in [maximum, Some(needed_descriptors())] {
         let below = current.is_some_and(|current| wanted.is_none_or(|wanted| current < wanted));
         if below
             && setrlimit(
@@ -47,7 +47,7 @@ pub fn raise() {
     if let Some(granted) = too_few(getrlimit(Resource::Nofile).current) {
         tracing::warn!(
             granted,
-            needed = needed(),
+            needed = needed_descriptors(),
             "the limit of open files is below what the listeners admit; fix: raise the hard limit (ulimit -Hn, LimitNOFILE of the \
              container runtime)"
         );
@@ -56,30 +56,34 @@ pub fn raise() {
 
 /// Returns the granted limit if it is not enough.
 fn too_few(granted: Option<u64>) -> Option<u64> {
-    granted.filter(|granted| *granted < needed())
+    granted.filter(|granted| *granted < needed_descriptors())
 }
 
 #[cfg(test)]
 mod tests {
     use rustix::process::{Resource, getrlimit};
 
-    use super::{needed, raise, too_few};
+    use super::{needed_descriptors, raise_limit, too_few};
 
     #[test]
     fn every_connection_that_is_admitted_has_a_descriptor() {
-        assert!(needed() >= 4096 + 1024 + 2048 + 1024 + 2 * (256 + 256));
+        assert!(needed_descriptors() >= 4096 + 1024 + 2048 + 1024 + 2 * (256 + 256));
         assert_eq!(
-            (too_few(Some(1024)), too_few(Some(needed())), too_few(None)),
+            (
+                too_few(Some(1024)),
+                too_few(Some(needed_descriptors())),
+                too_few(None)
+            ),
             (Some(1024), None, None)
         );
     }
 
     #[test]
     fn the_soft_limit_becomes_the_hard_one() {
-        raise();
+        raise_limit();
         let limit = getrlimit(Resource::Nofile);
         assert!(
-            limit.current == limit.maximum || limit.current >= Some(needed()),
+            limit.current == limit.maximum || limit.current >= Some(needed_descriptors()),
             "{limit:?}"
         );
     }

@@ -37,7 +37,7 @@ impl DiscoveryAuthorityMismatch {
 ///
 /// # Errors
 /// They do not verify it.
-pub(crate) fn verified(
+pub(crate) fn verified_authority(
     content: &CertificateContent,
     requirements: &Requirements,
     now: Timestamp,
@@ -58,7 +58,7 @@ pub(crate) fn verified(
     if trusted.is_empty() || trusted.contains(leaf) {
         return Ok(Some(authority.clone()));
     }
-    if issued(&trusted, leaf, intermediates, host, now) {
+    if is_issued_by(&trusted, leaf, intermediates, host, now) {
         Ok(Some(authority.clone()))
     } else {
         Err(DiscoveryAuthorityMismatch {
@@ -69,7 +69,7 @@ pub(crate) fn verified(
 
 /// Whether one of the trusted certificates issued the leaf, directly or through the intermediates.
 /// The check of the certificate itself finds all other faults of the chain.
-fn issued(
+fn is_issued_by(
     trusted: &[CertificateDer<'_>],
     leaf: &CertificateDer<'_>,
     intermediates: &[CertificateDer<'_>],
@@ -102,7 +102,7 @@ mod tests {
     use keyferry_testing::Authority;
     use secrecy::{ExposeSecret, SecretSlice};
 
-    use super::{CertificateContent, Requirements, verified};
+    use super::{CertificateContent, Requirements, verified_authority};
     use crate::client_certificate::ClientCertificates;
     use crate::listener::tests::now;
 
@@ -124,7 +124,7 @@ mod tests {
                 min_version: TlsVersion::V1_3,
                 client_certificates: ClientCertificates::Ignored,
             };
-            verified(&content(authority), &requirements, now)
+            verified_authority(&content(authority), &requirements, now)
                 .map(|authority| authority.is_some())
                 .map_err(|error| error.to_string())
         };

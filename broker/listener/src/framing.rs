@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version,
 use crate::plain_text::plain_text;
 
 /// Returns the refusal if the request is ambiguous. Under HTTP/1, the connection ends with it.
-pub(crate) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
+pub(crate) fn refuse_ambiguous<B>(request: &Request<B>) -> Option<Response<Body>> {
     let headers = request.headers();
     let mut response = if !is_framed_plainly(headers) {
         // RFC 9112 section 6.1.
@@ -29,7 +29,7 @@ pub(crate) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
         return None;
     };
     if request.version() < Version::HTTP_2 {
-        close(&mut response);
+        close_connection(&mut response);
     }
     Some(response)
 }
@@ -41,7 +41,7 @@ pub(crate) fn ends_connection<B>(request: &Request<B>) -> bool {
 }
 
 /// Closes the connection after this response.
-pub(crate) fn close(response: &mut Response<Body>) {
+pub(crate) fn close_connection(response: &mut Response<Body>) {
     response
         .headers_mut()
         .insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -80,14 +80,14 @@ fn is_host(value: &HeaderValue) -> bool {
 mod tests {
     use axum::http::{Request, StatusCode, Version};
 
-    use super::refused;
+    use super::refuse_ambiguous;
 
     fn status(version: Version, headers: &[(&str, &str)]) -> Option<StatusCode> {
         let request = headers.iter().fold(
             Request::get("/").version(version),
             |request, (name, value)| request.header(*name, *value),
         );
-        refused(&request.body(()).unwrap()).map(|response| response.status())
+        refuse_ambiguous(&request.body(()).unwrap()).map(|response| response.status())
     }
 
     #[test]

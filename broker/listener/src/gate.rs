@@ -13,7 +13,7 @@ use crate::source::Source;
 
 /// Sources with at most this many connections may use the places that are reserved for small
 /// sources.
-const FEW: u32 = 8;
+const SMALL_SOURCE_CONNECTIONS: u32 = 8;
 /// How many handshakes one source may begin in a second, after a burst of three times as many: each
 /// costs a signature, and with a client certificate up to four verifications. A node whose Pods
 /// share an address needs a few a second, because clients keep their connections.
@@ -105,10 +105,9 @@ impl Gate {
         room: ConnectionLimits,
         metrics: Arc<dyn ListenerMetrics>,
     ) -> Arc<Self> {
-        let sources = Sources::new(
-            room.per_source
-                .map(|most| Limits::of(most.get(), room.connections, FEW)),
-        );
+        let sources = Sources::new(room.per_source.map(|most| {
+            Limits::per_source(most.get(), room.connections, SMALL_SOURCE_CONNECTIONS)
+        }));
         let (connections, handshakes) = (
             Pool::of(room.connections, &sources),
             Pool::of(room.handshakes, &sources),
@@ -127,11 +126,11 @@ impl Gate {
     }
 
     /// Admits a connection to its handshake.
-    pub(crate) fn enter(self: &Arc<Self>, source: Source) -> Result<Handshake, Refused> {
+    pub(crate) fn admit_connection(self: &Arc<Self>, source: Source) -> Result<Handshake, Refused> {
         let taken = self
-            .places()
-            .enter(source)
-            .map_err(|refused| self.refuse(refused))?;
+            .lock_counts()
+            .enter_handshake(source)
+            .map_err(|refused| self.count_refusal(refused))?;
         let admitted = Admitted {
             gate: Arc::clone(self),
             source,
@@ -140,21 +139,21 @@ impl Gate {
         };
         // Counted last, so that a connection that is refused anyway uses up nothing.
         if let Some(rates) = &self.handshakes
-            && !rates.take(source, self.started.elapsed())
+            && !rates.take_handshake(source, self.started.elapsed())
         {
-            return Err(self.refuse(Refused::HandshakeRate));
+            return Err(self.count_refusal(Refused::HandshakeRate));
         }
         Ok(Handshake(admitted))
     }
 
     /// Counts a refusal in the metrics.
-    pub(crate) fn refuse(&self, refused: Refused) -> Refused {
+    pub(crate) fn count_refusal(&self, refused: Refused) -> Refused {
         self.metrics
             .connection_refused(self.listener, refused.as_str());
         refused
     }
 
-    fn places(&self) -> MutexGuard<'_, ConnectionCounts> {
+    fn lock_counts(&self) -> MutexGuard<'_, ConnectionCounts> {
         self.places.lock()
     }
 }
@@ -172,54 +171,56 @@ impl Default for HandshakeRates {
 impl HandshakeRates {
     /// Counts a handshake of a source, and of its /64 for a single IPv6 address. Returns whether
     /// both may begin one. `now` is the monotonic time.
-    fn take(&self, source: Source, now: Duration) -> bool {
+    fn take_handshake(&self, source: Source, now: Duration) -> bool {
         let network = Some(source.network()).filter(|network| *network != source);
         // Checked first, so that a host with a whole /64 cannot fill memory with addresses.
-        network.is_none_or(|network| self.networks.has(&network, now))
-            && self.sources.take(source, now).is_ok()
-            && network.is_none_or(|network| self.networks.take(network, now).is_ok())
+        network.is_none_or(|network| self.networks.has_token(&network, now))
+            && self.sources.take_token(source, now).is_ok()
+            && network.is_none_or(|network| self.networks.take_token(network, now).is_ok())
     }
 }
 
 impl ConnectionCounts {
-    fn enter(&mut self, source: Source) -> Result<PoolUsage, Refused> {
-        if !self.sources.count(source, 1) {
+    fn enter_handshake(&mut self, source: Source) -> Result<PoolUsage, Refused> {
+        if !self.sources.count_usage(source, 1) {
             return Err(Refused::Source);
         }
         self.handshakes
-            .take(&mut self.sources, source, 1)
+            .take_places(&mut self.sources, source, 1)
             .ok_or_else(|| {
-                self.sources.uncount(source, 1);
+                self.sources.undo_count(source, 1);
                 Refused::Handshakes
             })
     }
 
     /// Exchanges a handshake place for one of an open connection.
-    fn open(&mut self, source: Source, handshake: PoolUsage) -> Option<PoolUsage> {
-        let taken = self.connections.take(&mut self.sources, source, 1)?;
+    fn open_connection(&mut self, source: Source, handshake: PoolUsage) -> Option<PoolUsage> {
+        let taken = self.connections.take_places(&mut self.sources, source, 1)?;
         self.handshakes
             .give_back(&mut self.sources, source, handshake);
         Some(taken)
     }
 
-    fn leave(&mut self, source: Source, open: bool, taken: PoolUsage) {
+    fn leave_place(&mut self, source: Source, open: bool, taken: PoolUsage) {
         let pool = if open {
             &mut self.connections
         } else {
             &mut self.handshakes
         };
         pool.give_back(&mut self.sources, source, taken);
-        self.sources.uncount(source, 1);
+        self.sources.undo_count(source, 1);
     }
 }
 
 impl Handshake {
     /// Turns the connection into an open one after its handshake.
-    pub(crate) fn done(self) -> Result<OpenConnection, Refused> {
+    pub(crate) fn into_open(self) -> Result<OpenConnection, Refused> {
         let Self(mut admitted) = self;
         let gate = Arc::clone(&admitted.gate);
-        let taken = gate.places().open(admitted.source, admitted.taken);
-        let taken = taken.ok_or_else(|| gate.refuse(Refused::Connections))?;
+        let taken = gate
+            .lock_counts()
+            .open_connection(admitted.source, admitted.taken);
+        let taken = taken.ok_or_else(|| gate.count_refusal(Refused::Connections))?;
         (admitted.open, admitted.taken) = (true, taken);
         gate.metrics.connection_opened(gate.listener);
         Ok(OpenConnection(admitted))
@@ -228,7 +229,7 @@ impl Handshake {
 
 impl OpenConnection {
     /// Counts that Keyferry ended the connection, by reason.
-    pub(crate) fn ended(&self, reason: &'static str) {
+    pub(crate) fn count_ended(&self, reason: &'static str) {
         self.0
             .gate
             .metrics
@@ -238,7 +239,9 @@ impl OpenConnection {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.gate.places().leave(self.source, self.open, self.taken);
+        self.gate
+            .lock_counts()
+            .leave_place(self.source, self.open, self.taken);
         if self.open {
             self.gate.metrics.connection_closed(self.gate.listener);
         }
@@ -278,27 +281,32 @@ mod tests {
     }
 
     fn source(last: u8) -> Source {
-        Source::of([192, 0, 2, last].into())
+        Source::of_address([192, 0, 2, last].into())
     }
 
     #[test]
     fn one_source_takes_its_share_and_no_more() {
         let gate = gate(100, 100, 2);
         let (handshake, open) = (
-            gate.enter(source(1)).ok().unwrap(),
-            gate.enter(source(1)).ok().unwrap().done().ok().unwrap(),
+            gate.admit_connection(source(1)).ok().unwrap(),
+            gate.admit_connection(source(1))
+                .ok()
+                .unwrap()
+                .into_open()
+                .ok()
+                .unwrap(),
         );
         assert_eq!(
-            gate.enter(source(1)).err(),
+            gate.admit_connection(source(1)).err(),
             Some(Refused::Source),
             "a handshake and a connection are two"
         );
-        assert!(gate.enter(source(2)).is_ok());
+        assert!(gate.admit_connection(source(2)).is_ok());
         drop(handshake);
-        assert!(gate.enter(source(1)).is_ok());
+        assert!(gate.admit_connection(source(1)).is_ok());
         drop(open);
         assert!(
-            gate.places().sources.len() == 0,
+            gate.lock_counts().sources.len() == 0,
             "a source without connections is forgotten"
         );
     }
@@ -308,17 +316,36 @@ mod tests {
         let metrics = Arc::<CountedMetrics>::default();
         let gate = counted_gate(1, 2, 0, Arc::clone(&metrics));
         let half_open: Vec<_> = (1..=2)
-            .map(|last| gate.enter(source(last)).ok().unwrap())
+            .map(|last| gate.admit_connection(source(last)).ok().unwrap())
             .collect();
-        assert_eq!(gate.enter(source(3)).err(), Some(Refused::Handshakes));
-        drop(half_open);
-        let open = gate.enter(source(3)).ok().unwrap().done().ok().unwrap();
         assert_eq!(
-            gate.enter(source(4)).ok().unwrap().done().err(),
+            gate.admit_connection(source(3)).err(),
+            Some(Refused::Handshakes)
+        );
+        drop(half_open);
+        let open = gate
+            .admit_connection(source(3))
+            .ok()
+            .unwrap()
+            .into_open()
+            .ok()
+            .unwrap();
+        assert_eq!(
+            gate.admit_connection(source(4))
+                .ok()
+                .unwrap()
+                .into_open()
+                .err(),
             Some(Refused::Connections)
         );
         drop(open);
-        assert!(gate.enter(source(4)).ok().unwrap().done().is_ok());
+        assert!(
+            gate.admit_connection(source(4))
+                .ok()
+                .unwrap()
+                .into_open()
+                .is_ok()
+        );
         for cause in ["handshakes_full", "connections_full"] {
             assert_eq!(
                 metrics.count(&format!("api refused: {cause}")),
@@ -335,7 +362,7 @@ mod tests {
     async fn a_source_begins_a_bounded_number_of_handshakes_a_second() {
         let metrics = Arc::<CountedMetrics>::default();
         let gate = counted_gate(4096, 1024, 256, Arc::clone(&metrics));
-        let begin = |last| gate.enter(source(last)).map(drop);
+        let begin = |last| gate.admit_connection(source(last)).map(drop);
         let begun = |last| (0..1000).filter(|_| begin(last).is_ok()).count();
         assert_eq!(begun(1), 300, "the burst");
         assert_eq!(begin(1), Err(Refused::HandshakeRate));
@@ -343,16 +370,16 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(begun(1), 100);
         assert_eq!(metrics.count("api refused: handshake_rate"), 1601);
-        assert_eq!(gate.places().sources.len(), 0);
+        assert_eq!(gate.lock_counts().sources.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_whole_ipv6_network_begins_a_bounded_number_of_handshakes() {
         let gate = gate(4096, 1024, 256);
         let of = |host: u16| {
-            Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
+            Source::of_address(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
         };
-        let begun = (0..10_000).filter(|host| gate.enter(of(*host)).is_ok());
+        let begun = (0..10_000).filter(|host| gate.admit_connection(of(*host)).is_ok());
         assert_eq!(begun.count(), 2400);
     }
 
@@ -360,9 +387,16 @@ mod tests {
     fn without_a_bound_a_source_may_take_everything() {
         let gate = gate(3, 3, 0);
         let all: Vec<_> = (0..3)
-            .map(|_| gate.enter(source(1)).ok().unwrap().done().ok().unwrap())
+            .map(|_| {
+                gate.admit_connection(source(1))
+                    .ok()
+                    .unwrap()
+                    .into_open()
+                    .ok()
+                    .unwrap()
+            })
             .collect();
-        assert_eq!((all.len(), gate.places().sources.len()), (3, 0));
+        assert_eq!((all.len(), gate.lock_counts().sources.len()), (3, 0));
     }
 
     /// Sixteen addresses at their limit fill the API listener, and eight fill the other one.
@@ -371,8 +405,8 @@ mod tests {
         for (connections, addresses) in [(4096, 16), (2048, 8)] {
             let gate = gate(connections, 1024, 256);
             let open = |last| {
-                gate.enter(source(last))
-                    .and_then(|handshake| handshake.done())
+                gate.admit_connection(source(last))
+                    .and_then(|handshake| handshake.into_open())
             };
             let held: Vec<_> = (0..addresses)
                 .flat_map(|last| (0..256).map(move |_| last))
@@ -388,30 +422,30 @@ mod tests {
         let gate = gate(4096, 1024, 256);
         let held: Vec<_> = (0..8)
             .flat_map(|last| (0..256).map(move |_| last))
-            .map(|last| gate.enter(source(last)))
+            .map(|last| gate.admit_connection(source(last)))
             .collect();
         assert!(held.iter().filter(|one| one.is_ok()).count() >= 768);
-        assert!(gate.enter(source(200)).is_ok());
+        assert!(gate.admit_connection(source(200)).is_ok());
     }
 
     #[test]
     fn an_ipv6_address_locks_out_no_neighbour_and_a_whole_network_not_everybody() {
         let gate = gate(4096, 4096, 256);
         let of = |host: u16| {
-            Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
+            Source::of_address(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
         };
-        let mut held: Vec<_> = (0..257).map(|_| gate.enter(of(1))).collect();
+        let mut held: Vec<_> = (0..257).map(|_| gate.admit_connection(of(1))).collect();
         assert_eq!(held.pop().unwrap().err(), Some(Refused::Source));
         assert!(
-            gate.enter(of(2)).is_ok(),
+            gate.admit_connection(of(2)).is_ok(),
             "its neighbour in the /64 is served"
         );
-        held.extend((2..3000).map(|host| gate.enter(of(host))));
+        held.extend((2..3000).map(|host| gate.admit_connection(of(host))));
         assert_eq!(
             held.iter().filter(|one| one.is_ok()).count(),
             2048,
             "eight times 256"
         );
-        assert!(gate.enter(source(1)).is_ok());
+        assert!(gate.admit_connection(source(1)).is_ok());
     }
 }

@@ -40,10 +40,10 @@ pub use self::certificate_source::{
     CertificateContent, CertificateRead, CertificateSource, ReadSecret,
 };
 pub use self::client_certificate::ClientCertificates;
-pub use self::descriptors::raise as raise_descriptor_limit;
+pub use self::descriptors::raise_limit as raise_descriptor_limit;
 pub use self::discovery_authority::DiscoveryAuthorityMismatch;
 pub use self::listener::{
-    Bounds, DRAIN, ListenError, PlainListener, TlsListener, check_certificate,
+    Bounds, DRAIN_TIMEOUT, ListenError, PlainListener, TlsListener, check_certificate,
 };
 pub use self::metrics::ListenerMetrics;
 pub use self::plain_text::plain_text;

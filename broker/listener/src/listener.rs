@@ -30,9 +30,9 @@ use crate::serving_certificate::{Requirements, ServingCertificate, ServingCertif
 
 /// How many bytes a client may send over HTTP/2 before they are read. It is the protocol's default
 /// and about as much as one form. Each waiting frame costs some hundred bytes beside its content.
-const WINDOW: u32 = 65_535;
+const HTTP2_WINDOW_BYTES: u32 = 65_535;
 /// How long accepted requests get to finish at shutdown.
-pub const DRAIN: Duration = Duration::from_secs(20);
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Limits on what the clients of one listener can occupy. A connection costs 38 KiB, 58 KiB while
 /// it sends a head of 15 KB, and 76 KiB with a head of 31 KB.
@@ -71,7 +71,7 @@ impl Bounds {
         head: 32 * 1024,
         tells_source: true,
         client_certificates: ClientCertificates::Ignored,
-        times: Times::USUAL,
+        times: Times::DEFAULT,
     };
     /// For the published documents, which are public. Heads are small, and all connections together
     /// cost some 80 MiB.
@@ -85,7 +85,7 @@ impl Bounds {
         head: 8 * 1024,
         tells_source: false,
         client_certificates: ClientCertificates::Ignored,
-        times: Times::USUAL,
+        times: Times::DEFAULT,
     };
     /// For health and metrics, which only the kubelet and a scraper reach.
     pub const HEALTH: Self = Self {
@@ -98,7 +98,7 @@ impl Bounds {
         head: 8 * 1024,
         tells_source: false,
         client_certificates: ClientCertificates::Ignored,
-        times: Times::USUAL,
+        times: Times::DEFAULT,
     };
     /// For metrics on a listener of their own, which only scrapers reach.
     pub const METRICS: Self = Self {
@@ -117,13 +117,13 @@ impl Bounds {
         head: 8 * 1024,
         tells_source: false,
         client_certificates: ClientCertificates::Ignored,
-        times: Times::USUAL,
+        times: Times::DEFAULT,
     };
 
     /// The same limits for a listener that asks its clients for certificates, or does not. Each
     /// connection with a certificate costs up to 16 KiB more.
     #[must_use]
-    pub const fn with(self, client_certificates: ClientCertificates) -> Self {
+    pub const fn with_client_certificates(self, client_certificates: ClientCertificates) -> Self {
         Self {
             client_certificates,
             ..self
@@ -131,7 +131,7 @@ impl Bounds {
     }
 
     /// The file descriptors that the listener needs at full load.
-    pub const fn descriptors(&self) -> u32 {
+    pub const fn needed_descriptors(&self) -> u32 {
         self.connections + self.handshakes
     }
 }
@@ -266,8 +266,8 @@ impl PlainListener {
             .keep_alive_interval(bounds.times.head);
         http2
             .max_header_list_size(bounds.head)
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW);
+            .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+            .initial_connection_window_size(HTTP2_WINDOW_BYTES);
         server.serve(Shared::new(routes)).await
     }
 }
@@ -285,7 +285,7 @@ impl TlsListener {
         source: Arc<dyn CertificateSource>,
         metrics: Arc<dyn ListenerMetrics>,
     ) -> Result<Self, ListenError> {
-        let requirements = requirements(listener, host, bounds.client_certificates);
+        let requirements = certificate_requirements(listener, host, bounds.client_certificates);
         let certificate =
             CertificateReload::start(bounds.name, source, requirements, Arc::clone(&metrics))
                 .await?;
@@ -355,7 +355,7 @@ impl TlsListener {
         let handshake = RustlsAcceptor::new(certificate.tls())
             .handshake_timeout(plain.bounds.times.handshake)
             .acceptor(NoDelayAcceptor::new());
-        let reload = tokio::spawn(certificate.follow(reload_signal));
+        let reload = tokio::spawn(certificate.run_reload(reload_signal));
         let chain_of = |stream: &TlsStream| client_certificate::peer_chain(stream.get_ref().1);
         let outcome = plain.serve_through(handshake, chain_of, routes).await;
         reload.abort();
@@ -363,7 +363,7 @@ impl TlsListener {
     }
 }
 
-fn requirements(
+fn certificate_requirements(
     listener: &Listener,
     host: Option<&str>,
     client_certificates: ClientCertificates,
@@ -387,11 +387,11 @@ pub async fn check_certificate(
 ) -> Result<Option<DiscoveryAuthorityMismatch>, ServingCertificateError> {
     let CertificateRead {
         content, read_at, ..
-    } = source.read().await;
+    } = source.read_certificate().await;
     let content = content?;
-    let requirements = requirements(listener, host, ClientCertificates::Ignored);
-    ServingCertificate::of(&content, &requirements, read_at)?;
-    Ok(discovery_authority::verified(&content, &requirements, read_at).err())
+    let requirements = certificate_requirements(listener, host, ClientCertificates::Ignored);
+    ServingCertificate::load_checked(&content, &requirements, read_at)?;
+    Ok(discovery_authority::verified_authority(&content, &requirements, read_at).err())
 }
 
 #[cfg(test)]

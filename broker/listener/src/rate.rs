@@ -12,11 +12,11 @@ use std::time::Duration;
 const BURST_SECONDS: u32 = 3;
 /// How many keys have their own bucket. Further ones share one: an attacker with many addresses
 /// must not use up memory.
-const KEYS: usize = 16_384;
+const MAX_KEYS: usize = 16_384;
 
 /// The shortest pause between two cleanups of full buckets: one takes as long as some signature
 /// checks.
-const CLEARING: Duration = Duration::from_secs(1);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Token buckets by key. Each is a single time: when it will be full again (the generic cell rate
 /// algorithm, ITU-T I.371).
@@ -58,9 +58,9 @@ impl<K: Eq + Hash> Rates<K> {
     }
 
     /// Whether the bucket of `key` contains a token. Takes none and stores nothing.
-    pub fn has(&self, key: &K, now: Duration) -> bool {
+    pub fn has_token(&self, key: &K, now: Duration) -> bool {
         let buckets = self.buckets.lock();
-        let others = if buckets.full_at.len() < KEYS {
+        let others = if buckets.full_at.len() < MAX_KEYS {
             now
         } else {
             buckets.others_full_at
@@ -73,18 +73,18 @@ impl<K: Eq + Hash> Rates<K> {
     ///
     /// # Errors
     /// The bucket is empty; returns how long until it has a token again.
-    pub fn take(&self, key: K, now: Duration) -> Result<(), Duration> {
+    pub fn take_token(&self, key: K, now: Duration) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock();
         let Buckets {
             full_at,
             others_full_at,
             cleared_at,
         } = &mut *buckets;
-        if full_at.len() >= KEYS && now > *cleared_at + CLEARING {
+        if full_at.len() >= MAX_KEYS && now > *cleared_at + CLEANUP_INTERVAL {
             full_at.retain(|_, full_at| *full_at > now);
             *cleared_at = now;
         }
-        let room = full_at.len() < KEYS;
+        let room = full_at.len() < MAX_KEYS;
         let bucket = match full_at.get_mut(&key) {
             Some(bucket) => bucket,
             None if room => full_at.entry(key).or_insert(now),
@@ -107,7 +107,7 @@ mod tests {
     use std::num::NonZeroU32;
     use std::time::Duration;
 
-    use super::{BURST_SECONDS, KEYS, Rates};
+    use super::{BURST_SECONDS, MAX_KEYS, Rates};
 
     const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
     const NOW: Duration = Duration::from_secs(1000);
@@ -115,31 +115,36 @@ mod tests {
     #[test]
     fn a_burst_and_then_a_rate() {
         let rates = Rates::new(TEN);
-        let taken = (0..100).filter(|_| rates.take("a", NOW).is_ok()).count();
+        let taken = (0..100)
+            .filter(|_| rates.take_token("a", NOW).is_ok())
+            .count();
         assert_eq!(taken as u32, 10 * BURST_SECONDS);
-        assert_eq!((rates.has(&"a", NOW), rates.has(&"b", NOW)), (false, true));
         assert_eq!(
-            rates.take("a", NOW),
+            (rates.has_token(&"a", NOW), rates.has_token(&"b", NOW)),
+            (false, true)
+        );
+        assert_eq!(
+            rates.take_token("a", NOW),
             Err(Duration::from_millis(100)),
             "and no refusal makes it longer"
         );
         assert_eq!(
-            rates.take("b", NOW),
+            rates.take_token("b", NOW),
             Ok(()),
             "another has a bucket of its own"
         );
         let later = NOW + Duration::from_millis(100);
         assert_eq!(
             (
-                rates.take("a", later).is_ok(),
-                rates.take("a", later).is_ok()
+                rates.take_token("a", later).is_ok(),
+                rates.take_token("a", later).is_ok()
             ),
             (true, false)
         );
         let much_later = NOW + Duration::from_secs(3600);
         assert_eq!(
             (0..100)
-                .filter(|_| rates.take("a", much_later).is_ok())
+                .filter(|_| rates.take_token("a", much_later).is_ok())
                 .count() as u32,
             10 * BURST_SECONDS,
             "it does not overflow"
@@ -149,20 +154,20 @@ mod tests {
     #[test]
     fn more_keys_than_are_remembered_share_one_bucket() {
         let rates = Rates::new(TEN);
-        for key in 0..KEYS {
-            rates.take(key, NOW).unwrap();
+        for key in 0..MAX_KEYS {
+            rates.take_token(key, NOW).unwrap();
         }
-        let taken = (KEYS..KEYS * 2)
-            .filter(|key| rates.take(*key, NOW).is_ok())
+        let taken = (MAX_KEYS..MAX_KEYS * 2)
+            .filter(|key| rates.take_token(*key, NOW).is_ok())
             .count();
         assert_eq!(taken as u32, 10 * BURST_SECONDS);
-        assert_eq!(rates.buckets.lock().full_at.len(), KEYS);
+        assert_eq!(rates.buckets.lock().full_at.len(), MAX_KEYS);
         assert!(
-            rates.take(0, NOW).is_ok(),
+            rates.take_token(0, NOW).is_ok(),
             "who is remembered keeps its own"
         );
         let later = NOW + Duration::from_secs(10);
-        rates.take(KEYS * 3, later).unwrap();
+        rates.take_token(MAX_KEYS * 3, later).unwrap();
         assert_eq!(
             rates.buckets.lock().full_at.len(),
             1,

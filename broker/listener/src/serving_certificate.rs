@@ -49,7 +49,7 @@ impl ServingCertificateError {
 
     /// The same error, of a file or Secret that does not exist.
     #[must_use]
-    pub fn absent(self) -> Self {
+    pub fn as_absent(self) -> Self {
         Self {
             state: SourceState::Absent,
             ..self
@@ -58,7 +58,7 @@ impl ServingCertificateError {
 
     /// The same error, of a source of which nothing is known because it could not be read.
     #[must_use]
-    pub fn unread(self) -> Self {
+    pub fn as_unread(self) -> Self {
         Self {
             state: SourceState::Unread,
             ..self
@@ -101,7 +101,7 @@ pub(crate) struct ServingCertificate {
 
 impl ServingCertificate {
     /// Checks and loads what was read.
-    pub(crate) fn of(
+    pub(crate) fn load_checked(
         read: &CertificateContent,
         requirements: &Requirements,
         now: Timestamp,
@@ -125,8 +125,9 @@ impl ServingCertificate {
                 "write the certificate chain as PEM, the listener's own first",
             ));
         };
-        let not_after = serving_certificate::check(leaf, requirements.host.as_deref(), now)
-            .map_err(|error| in_certificate(&error.to_string(), &error.fix()))?;
+        let not_after =
+            serving_certificate::check_certificate(leaf, requirements.host.as_deref(), now)
+                .map_err(|error| in_certificate(&error.to_string(), &error.fix()))?;
         // The library's error is dropped, because it may describe the private key.
         let key = PrivateKeyDer::from_pem_slice(read.key.expose_secret()).map_err(|_| {
             in_key(
@@ -137,7 +138,7 @@ impl ServingCertificate {
         let builder = ServerConfig::builder_with_provider(Arc::new(
             rustls::crypto::aws_lc_rs::default_provider(),
         ));
-        let builder = builder.with_protocol_versions(versions(requirements.min_version));
+        let builder = builder.with_protocol_versions(tls_versions(requirements.min_version));
         let builder = builder.map_err(|_| {
             in_certificate(
                 "TLS cannot be set up for it",
@@ -176,7 +177,7 @@ impl ServingCertificate {
 /// The versions of a listener that speaks TLS 1.3 alone.
 static ONLY_1_3: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
 
-fn versions(min: TlsVersion) -> &'static [&'static SupportedProtocolVersion] {
+fn tls_versions(min: TlsVersion) -> &'static [&'static SupportedProtocolVersion] {
     match min {
         TlsVersion::V1_2 => rustls::ALL_VERSIONS,
         TlsVersion::V1_3 => &ONLY_1_3,
@@ -216,7 +217,7 @@ mod tests {
                 min_version: TlsVersion::V1_3,
                 client_certificates: ClientCertificates::Ignored,
             };
-            let checked = ServingCertificate::of(&read, &requirements, now() + later);
+            let checked = ServingCertificate::load_checked(&read, &requirements, now() + later);
             checked.map(|_| ()).map_err(|error| error.to_string())
         };
         let today = Duration::ZERO;

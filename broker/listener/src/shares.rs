@@ -7,9 +7,9 @@ use std::collections::hash_map::Entry;
 use crate::source::Source;
 
 /// The limit of a /64, as a multiple of the limit of one of its addresses.
-const NETWORK: u32 = 8;
+const NETWORK_FACTOR: u32 = 8;
 /// A quarter of a pool is reserved for small sources, and one /64 gets at most a quarter of that.
-const KEPT: u32 = 4;
+const RESERVED_DIVISOR: u32 = 4;
 
 /// Limits of one source.
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +25,9 @@ pub(crate) struct Limits {
 impl Limits {
     /// Limits for `per_source` out of `all`: a /64 gets eight times as much as a source, but at
     /// most half of all.
-    pub(crate) fn of(per_source: u32, all: u32, few: u32) -> Self {
+    pub(crate) fn per_source(per_source: u32, all: u32, few: u32) -> Self {
         let per_network = per_source
-            .saturating_mul(NETWORK)
+            .saturating_mul(NETWORK_FACTOR)
             .min(all / 2)
             .max(per_source);
         Self {
@@ -63,12 +63,12 @@ impl Sources {
 
     /// Counts `amount` more for a source. Returns false, and counts nothing, if that would exceed a
     /// limit.
-    pub(crate) fn count(&mut self, source: Source, amount: u32) -> bool {
+    pub(crate) fn count_usage(&mut self, source: Source, amount: u32) -> bool {
         let Some(limits) = self.limits else {
             return true;
         };
         let network = source.network();
-        let after = |one: &Source| self.has(one).all.saturating_add(amount);
+        let after = |one: &Source| self.usage_of(one).all.saturating_add(amount);
         if after(&source) > limits.per_source
             || (network != source && after(&network) > limits.per_network)
         {
@@ -81,16 +81,16 @@ impl Sources {
         true
     }
 
-    /// Undoes [`Sources::count`].
-    pub(crate) fn uncount(&mut self, source: Source, amount: u32) {
+    /// Undoes [`Sources::count_usage`].
+    pub(crate) fn undo_count(&mut self, source: Source, amount: u32) {
         let network = source.network();
-        self.less(source, amount);
+        self.reduce_usage(source, amount);
         if network != source {
-            self.less(network, amount);
+            self.reduce_usage(network, amount);
         }
     }
 
-    fn less(&mut self, source: Source, amount: u32) {
+    fn reduce_usage(&mut self, source: Source, amount: u32) {
         if let Entry::Occupied(mut entry) = self.held.entry(source) {
             entry.get_mut().all = entry.get().all.saturating_sub(amount);
             if entry.get().all == 0 {
@@ -99,7 +99,7 @@ impl Sources {
         }
     }
 
-    fn has(&self, source: &Source) -> SourceUsage {
+    fn usage_of(&self, source: &Source) -> SourceUsage {
         self.held.get(source).copied().unwrap_or_default()
     }
 
@@ -147,7 +147,7 @@ impl PoolUsage {
     }
 
     /// Adds what was taken later.
-    pub(crate) fn and(self, later: Self) -> Self {
+    pub(crate) fn plus_later(self, later: Self) -> Self {
         Self {
             shared: self.shared + later.shared,
             kept: self.kept + later.kept,
@@ -158,7 +158,7 @@ impl PoolUsage {
 impl Pool {
     /// A pool for these sources. Nothing is reserved where sources are not counted.
     pub(crate) fn of(size: u32, sources: &Sources) -> Self {
-        let kept = sources.limits.map_or(0, |_| size / KEPT);
+        let kept = sources.limits.map_or(0, |_| size / RESERVED_DIVISOR);
         Self {
             shared: PoolPart::of(size - kept),
             kept: PoolPart::of(kept),
@@ -166,7 +166,7 @@ impl Pool {
     }
 
     /// Takes `amount` for a source that was already counted for it.
-    pub(crate) fn take(
+    pub(crate) fn take_places(
         &mut self,
         sources: &mut Sources,
         source: Source,
@@ -181,10 +181,10 @@ impl Pool {
         }
         let limits = sources.limits?;
         let network = source.network();
-        let of_network = sources.has(&network).kept.saturating_add(amount);
+        let of_network = sources.usage_of(&network).kept.saturating_add(amount);
         if !self.kept.has_room(amount)
-            || sources.has(&source).all > limits.few
-            || of_network > self.kept.size.div_ceil(KEPT)
+            || sources.usage_of(&source).all > limits.few
+            || of_network > self.kept.size.div_ceil(RESERVED_DIVISOR)
         {
             return None;
         }
@@ -196,7 +196,7 @@ impl Pool {
         })
     }
 
-    /// Returns what was taken. Call it before [`Sources::uncount`].
+    /// Returns what was taken. Call it before [`Sources::undo_count`].
     pub(crate) fn give_back(&mut self, sources: &mut Sources, source: Source, taken: PoolUsage) {
         self.shared.taken = self.shared.taken.saturating_sub(taken.shared);
         self.kept.taken = self.kept.taken.saturating_sub(taken.kept);
@@ -215,18 +215,18 @@ mod tests {
     use crate::source::Source;
 
     fn source(text: &str) -> Source {
-        Source::of(text.parse().unwrap())
+        Source::of_address(text.parse().unwrap())
     }
 
     /// Takes one unit at a time for one source; returns how many it got.
     fn taken_by(pool: &mut Pool, sources: &mut Sources, source: Source) -> u32 {
         let one = |_: &u32| {
-            if !sources.count(source, 1) {
+            if !sources.count_usage(source, 1) {
                 return false;
             }
-            let taken = pool.take(sources, source, 1).is_some();
+            let taken = pool.take_places(sources, source, 1).is_some();
             if !taken {
-                sources.uncount(source, 1);
+                sources.undo_count(source, 1);
             }
             taken
         };
@@ -235,14 +235,14 @@ mod tests {
 
     #[test]
     fn who_takes_everything_leaves_a_quarter_to_sources_with_little() {
-        let mut sources = Sources::new(Some(Limits::of(256, 4096, 8)));
+        let mut sources = Sources::new(Some(Limits::per_source(256, 4096, 8)));
         let mut pool = Pool::of(4096, &sources);
         let all: u32 = (0..16)
             .map(|last| {
                 taken_by(
                     &mut pool,
                     &mut sources,
-                    Source::of([192, 0, 2, last].into()),
+                    Source::of_address([192, 0, 2, last].into()),
                 )
             })
             .sum();
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_network_has_more_than_one_address_and_not_everything() {
-        let mut sources = Sources::new(Some(Limits::of(256, 4096, 8)));
+        let mut sources = Sources::new(Some(Limits::per_source(256, 4096, 8)));
         let mut pool = Pool::of(4096, &sources);
         let of = |host: u32| source(&format!("2001:db8::{host:x}"));
         assert_eq!(taken_by(&mut pool, &mut sources, of(1)), 256);
@@ -288,7 +288,7 @@ mod tests {
                 taken_by(
                     &mut pool,
                     &mut sources,
-                    Source::of([192, 0, 2, last].into()),
+                    Source::of_address([192, 0, 2, last].into()),
                 )
             })
             .sum();
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_can_be_taken_and_nothing_is_left_behind() {
-        let mut sources = Sources::new(Some(Limits::of(4, 8, 2)));
+        let mut sources = Sources::new(Some(Limits::per_source(4, 8, 2)));
         let mut pool = Pool::of(8, &sources);
         let hosts: Vec<Source> = (1..9)
             .map(|last| source(&format!("2001:db8:0:{last}::1")))
@@ -319,15 +319,18 @@ mod tests {
         for _ in 0..3 {
             let take = |host: &Source| {
                 sources
-                    .count(*host, 1)
-                    .then(|| (*host, pool.take(&mut sources, *host, 1).unwrap()))
+                    .count_usage(*host, 1)
+                    .then(|| (*host, pool.take_places(&mut sources, *host, 1).unwrap()))
             };
             let taken: Vec<_> = hosts.iter().filter_map(take).collect();
             assert_eq!(taken.len(), 8);
-            assert!(pool.take(&mut sources, source("192.0.2.1"), 1).is_none());
+            assert!(
+                pool.take_places(&mut sources, source("192.0.2.1"), 1)
+                    .is_none()
+            );
             for (host, taken) in taken {
                 pool.give_back(&mut sources, host, taken);
-                sources.uncount(host, 1);
+                sources.undo_count(host, 1);
             }
             assert_eq!(sources.len(), 0);
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The prefix with which a NAT64 presents IPv4 clients to an IPv6 server (RFC 6052).
-const NAT64: u128 = 0x0064_ff9b << 96;
+const NAT64_PREFIX: u128 = 0x0064_ff9b << 96;
 
 /// One source of connections: an address, or the /64 of an IPv6 address.
 ///
@@ -22,9 +22,9 @@ enum Counted {
 
 impl Source {
     /// The source for a single address. An IPv4-mapped or NAT64 address counts as its IPv4 address.
-    pub fn of(address: IpAddr) -> Self {
+    pub fn of_address(address: IpAddr) -> Self {
         Self(Counted::Address(match address.to_canonical() {
-            IpAddr::V6(address) if address.to_bits() >> 32 == NAT64 >> 32 => {
+            IpAddr::V6(address) if address.to_bits() >> 32 == NAT64_PREFIX >> 32 => {
                 let [.., a, b, c, d] = address.octets();
                 IpAddr::V4(Ipv4Addr::new(a, b, c, d))
             }
@@ -65,7 +65,7 @@ mod tests {
     use super::Source;
 
     fn source(text: &str) -> Source {
-        Source::of(text.parse().unwrap())
+        Source::of_address(text.parse().unwrap())
     }
 
     #[test]

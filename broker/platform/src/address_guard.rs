@@ -21,7 +21,7 @@ const SOCKS_PORT: u16 = 1080;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestinationError {
     /// An address of the host is refused.
-    #[error("{}{refused}", leading(host, *refused))]
+    #[error("{}{refused}", name_unless_address(host, *refused))]
     Refused {
         /// The host of the URL.
         host: String,
@@ -34,7 +34,7 @@ pub enum DestinationError {
 }
 
 /// Names the host, unless it is the address itself.
-fn leading(host: &str, refused: RefusedDestination) -> String {
+fn name_unless_address(host: &str, refused: RefusedDestination) -> String {
     match host.trim_matches(['[', ']']).parse::<IpAddr>() {
         Ok(address) if refused.address == address => "its address is ".to_owned(),
         _ => format!("{host} leads to "),
@@ -70,7 +70,7 @@ struct Origin {
 }
 
 impl Origin {
-    fn of(url: &Url) -> Option<Self> {
+    fn of_url(url: &Url) -> Option<Self> {
         Some(Self {
             host: url.host_str()?.to_owned(),
             port: url.port_or_known_default().unwrap_or(SOCKS_PORT),
@@ -98,7 +98,7 @@ impl AddressGuard {
     #[must_use]
     pub fn with_own(mut self, url: &str) -> Self {
         self.own
-            .extend(Url::parse(url).ok().as_ref().and_then(Origin::of));
+            .extend(Url::parse(url).ok().as_ref().and_then(Origin::of_url));
         self
     }
 
@@ -116,8 +116,8 @@ impl AddressGuard {
     ///
     /// # Errors
     /// [`DestinationError`]: nothing may be sent there.
-    pub async fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, DestinationError> {
-        let Some(origin) = Origin::of(url) else {
+    pub async fn checked_addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, DestinationError> {
+        let Some(origin) = Origin::of_url(url) else {
             return Ok(Vec::new());
         };
         let host = origin.host.trim_matches(['[', ']']);
@@ -130,9 +130,9 @@ impl AddressGuard {
             return Ok(addresses);
         }
         self.rules
-            .check(
+            .check_addresses(
                 addresses.iter().map(SocketAddr::ip),
-                &self.networks().await?,
+                &self.hub_networks().await?,
             )
             .map_err(|refused| DestinationError::Refused {
                 host: origin.host.clone(),
@@ -146,18 +146,18 @@ impl AddressGuard {
     /// # Errors
     /// [`DestinationError`]: the host surely is one to which nothing may be sent.
     pub async fn check_behind_proxy(&self, url: &Url) -> Result<(), DestinationError> {
-        let Some(origin) = Origin::of(url).filter(|origin| !self.own.contains(origin)) else {
+        let Some(origin) = Origin::of_url(url).filter(|origin| !self.own.contains(origin)) else {
             return Ok(());
         };
         self.rules
-            .check_behind_proxy(&origin.host, &self.networks().await?)
+            .check_behind_proxy(&origin.host, &self.hub_networks().await?)
             .map_err(|refused| DestinationError::Refused {
                 host: origin.host.clone(),
                 refused,
             })
     }
 
-    async fn networks(&self) -> Result<HubNetworks, DestinationError> {
+    async fn hub_networks(&self) -> Result<HubNetworks, DestinationError> {
         let networks = self.hub.networks().await;
         networks.map_err(|_| DestinationError::HubUnread)
     }

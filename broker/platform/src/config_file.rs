@@ -19,7 +19,7 @@ use crate::reload_signal::ReloadSignal;
 /// How long a file must stay unchanged before it is used.
 const UNCHANGED_FOR: Duration = Duration::from_millis(100);
 /// How often the file is checked.
-const INTERVAL: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why the configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +46,11 @@ pub enum ConfigFileError {
 ///
 /// # Errors
 /// [`ConfigFileError`].
-pub fn read(path: &Path, overrides: Overrides) -> Result<Configuration, ConfigFileError> {
-    parse(path, &read_text(path)?, overrides)
+pub fn read_config_file(
+    path: &Path,
+    overrides: Overrides,
+) -> Result<Configuration, ConfigFileError> {
+    parse_config_file(path, &read_text(path)?, overrides)
 }
 
 /// Reads the file once, with its objects as they are written.
@@ -59,7 +62,7 @@ pub fn read_written(
     overrides: Overrides,
 ) -> Result<(Configuration, Vec<WrittenObject>), ConfigFileError> {
     let text = read_text(path)?;
-    let configuration = parse(path, &text, overrides)?;
+    let configuration = parse_config_file(path, &text, overrides)?;
     let written = config::written_objects(&text).map_err(|error| ConfigFileError::Mistakes {
         path: path.to_owned(),
         error,
@@ -72,13 +75,14 @@ fn read_text(path: &Path) -> Result<String, ConfigFileError> {
         path: path.to_owned(),
         source,
     };
-    let bytes = regular_file::read(path, MAX_CONFIG_BYTES as u64).map_err(|error| {
-        wrong(match error {
-            FileError::System(error) => error,
-            FileError::NotRegular => std::io::Error::other("it is not a regular file"),
-            FileError::TooLong(_) => std::io::ErrorKind::FileTooLarge.into(),
-        })
-    })?;
+    let bytes =
+        regular_file::read_regular_file(path, MAX_CONFIG_BYTES as u64).map_err(|error| {
+            wrong(match error {
+                FileError::System(error) => error,
+                FileError::NotRegular => std::io::Error::other("it is not a regular file"),
+                FileError::TooLong(_) => std::io::ErrorKind::FileTooLarge.into(),
+            })
+        })?;
     String::from_utf8(bytes).map_err(|_| wrong(std::io::ErrorKind::InvalidData.into()))
 }
 
@@ -90,7 +94,11 @@ async fn read_unchanged(path: &Path) -> Result<Option<String>, ConfigFileError> 
     Ok(Some(read_text(path)?).filter(|again| *again == text))
 }
 
-fn parse(path: &Path, text: &str, overrides: Overrides) -> Result<Configuration, ConfigFileError> {
+fn parse_config_file(
+    path: &Path,
+    text: &str,
+    overrides: Overrides,
+) -> Result<Configuration, ConfigFileError> {
     config::read_with(text, overrides).map_err(|error| ConfigFileError::Mistakes {
         path: path.to_owned(),
         error,
@@ -115,7 +123,7 @@ pub struct FileUse {
 }
 
 /// Reloads the file until the task is dropped. `overrides` are those of the start.
-pub async fn follow(
+pub async fn run_config_reload(
     path: PathBuf,
     active: ServerConfiguration,
     overrides: Overrides,
@@ -132,11 +140,11 @@ pub async fn follow(
     // The file may have changed since it was first read, so the first check reads it again.
     let mut last = None;
     let mut is_start = true;
-    let mut ticks = tokio::time::interval(INTERVAL);
+    let mut ticks = tokio::time::interval(CHECK_INTERVAL);
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            () = reload_signal.ordered() => {}
+            () = reload_signal.received() => {}
         }
         let text = match read_unchanged(&path).await {
             Ok(Some(text)) => text,
@@ -145,7 +153,7 @@ pub async fn follow(
             Err(error) => {
                 if last.take().is_some() {
                     tracing::error!(reason = %Reason::ConfigurationInvalid, %error, "the active configuration stays");
-                    metrics.reload(false);
+                    metrics.count_reload(false);
                 }
                 continue;
             }
@@ -153,7 +161,7 @@ pub async fn follow(
         if last.as_deref() == Some(text.as_str()) {
             continue;
         }
-        match parse(&path, &text, overrides.clone())
+        match parse_config_file(&path, &text, overrides.clone())
             .and_then(|configuration| check_against_active(&path, configuration, &active))
         {
             Ok(configuration) => {
@@ -173,11 +181,11 @@ pub async fn follow(
                 if !std::mem::take(&mut is_start) {
                     tracing::info!("a changed configuration file was read");
                 }
-                metrics.reload(true);
+                metrics.count_reload(true);
             }
             Err(error) => {
                 tracing::error!(reason = %Reason::ConfigurationInvalid, %error, "the active configuration stays");
-                metrics.reload(false);
+                metrics.count_reload(false);
             }
         }
         last = Some(text);

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// The time limit for finding out more about a failure.
-const DEADLINE: Duration = Duration::from_secs(2);
+const DIAGNOSIS_DEADLINE: Duration = Duration::from_secs(2);
 /// The limit for a server's handshake; its first messages are always smaller.
 const MAX_HANDSHAKE_BYTES: usize = 256 * 1024;
 /// How many nested errors are examined. A chain has no cycle, but may be long.
@@ -81,7 +81,7 @@ impl Endpoint {
     /// Returns the same endpoint at these addresses. The name is not resolved again, because another
     /// answer could name an address that was not checked.
     #[must_use]
-    pub fn at(self, addresses: &[SocketAddr]) -> Self {
+    pub fn with_addresses(self, addresses: &[SocketAddr]) -> Self {
         Self {
             addresses: Some(addresses.to_vec()),
             ..self
@@ -105,7 +105,7 @@ impl Endpoint {
 
 impl ConnectionFaultKind {
     /// Derives the kind from the error's types.
-    fn of(error: &(dyn Error + 'static)) -> Self {
+    fn of_error(error: &(dyn Error + 'static)) -> Self {
         let mut next = Some(error);
         for _ in 0..MAX_DEPTH {
             let Some(current) = next else { break };
@@ -159,26 +159,29 @@ impl ConnectionFault {
     /// Finds the cause of an error. If the error leaves it open, resolves the name again, or reads
     /// the certificate in a separate handshake that sends no data. Without an endpoint, as through
     /// a proxy, it does neither.
-    pub async fn of(error: &(dyn Error + Send + Sync + 'static), place: Option<&Endpoint>) -> Self {
-        let kind = ConnectionFaultKind::of(error);
+    pub async fn diagnose(
+        error: &(dyn Error + Send + Sync + 'static),
+        place: Option<&Endpoint>,
+    ) -> Self {
+        let kind = ConnectionFaultKind::of_error(error);
         let (kind, names) = match (kind, place) {
-            (ConnectionFaultKind::Other, Some(place)) if !place.resolves().await => {
+            (ConnectionFaultKind::Other, Some(place)) if !place.resolves_now().await => {
                 (ConnectionFaultKind::HostNotFound, None)
             }
             (
                 kind @ (ConnectionFaultKind::UnknownAuthority | ConnectionFaultKind::OtherNames),
                 Some(place),
-            ) => (kind, place.presented().await),
+            ) => (kind, place.presented_names().await),
             (kind, _) => (kind, None),
         };
         Self {
-            text: text(&kind, place, names.as_ref()),
+            text: fault_text(&kind, place, names.as_ref()),
             kind,
         }
     }
 }
 
-fn text(
+fn fault_text(
     kind: &ConnectionFaultKind,
     place: Option<&Endpoint>,
     names: Option<&CertificateNames>,
@@ -221,7 +224,7 @@ fn text(
 }
 
 impl Endpoint {
-    async fn resolves(&self) -> bool {
+    async fn resolves_now(&self) -> bool {
         if self.host.parse::<IpAddr>().is_ok() {
             return true;
         }
@@ -229,7 +232,7 @@ impl Endpoint {
             return !addresses.is_empty();
         }
         let found = tokio::time::timeout(
-            DEADLINE,
+            DIAGNOSIS_DEADLINE,
             tokio::net::lookup_host((self.host.as_str(), self.port)),
         )
         .await;
@@ -238,15 +241,15 @@ impl Endpoint {
     }
 
     /// Returns the names in the certificate that the server presents.
-    async fn presented(&self) -> Option<CertificateNames> {
-        tokio::time::timeout(DEADLINE, self.leaf())
+    async fn presented_names(&self) -> Option<CertificateNames> {
+        tokio::time::timeout(DIAGNOSIS_DEADLINE, self.presented_leaf())
             .await
             .ok()
             .flatten()
-            .and_then(|leaf| certificate_names::read(&leaf))
+            .and_then(|leaf| certificate_names::read_names(&leaf))
     }
 
-    async fn leaf(&self) -> Option<Vec<u8>> {
+    async fn presented_leaf(&self) -> Option<Vec<u8>> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let witness = Arc::new(Witness {
             leaf: Mutex::default(),
@@ -300,7 +303,7 @@ struct Witness {
 }
 
 impl Witness {
-    fn refusal() -> rustls::Error {
+    fn refusal_error() -> rustls::Error {
         rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
     }
 }
@@ -315,7 +318,7 @@ impl ServerCertVerifier for Witness {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         *self.leaf.lock() = Some(end_entity.to_vec());
-        Err(Self::refusal())
+        Err(Self::refusal_error())
     }
 
     fn verify_tls12_signature(
@@ -324,7 +327,7 @@ impl ServerCertVerifier for Witness {
         _cert: &CertificateDer<'_>,
         _dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(Self::refusal())
+        Err(Self::refusal_error())
     }
 
     fn verify_tls13_signature(
@@ -333,7 +336,7 @@ impl ServerCertVerifier for Witness {
         _cert: &CertificateDer<'_>,
         _dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(Self::refusal())
+        Err(Self::refusal_error())
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -359,7 +362,7 @@ mod tests {
             .build()
             .unwrap();
         let error = client.get(url).send().await.unwrap_err();
-        ConnectionFault::of(&error, Endpoint::of_url(&url.parse().unwrap()).as_ref()).await
+        ConnectionFault::diagnose(&error, Endpoint::of_url(&url.parse().unwrap()).as_ref()).await
     }
 
     async fn server(authority: &Authority, names: &[&str]) -> u16 {

@@ -21,7 +21,7 @@ use crate::https_client::{BodyError, HttpsClientBuilder, HttpsClientError, read_
 use crate::target_connection::{TargetAddress, TargetConnection, TargetConnectionError};
 
 /// The deadline of both documents together. A caller may wait for it.
-const DEADLINE: Duration = Duration::from_secs(8);
+const DOCUMENTS_DEADLINE: Duration = Duration::from_secs(8);
 
 /// Why the keys of an external issuer could not be read. No part of the answer is repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +121,7 @@ impl HttpsIssuerKeys {
         Self { guard }
     }
 
-    async fn read(
+    async fn read_key_set(
         &self,
         ExternalIssuerAddress {
             issuer,
@@ -134,17 +134,17 @@ impl HttpsIssuerKeys {
             ..TargetAddress::default()
         };
         let url = Url::parse(&address.url).map_err(|_| ExternalKeysError::NoAddress)?;
-        let builder = HttpsClientBuilder::new(DEADLINE).without_reuse();
+        let builder = HttpsClientBuilder::new(DOCUMENTS_DEADLINE).without_reuse();
         let connection = TargetConnection::open(&address, &self.guard, builder).await?;
         if connection.unresolved_host().is_some() {
             return Err(ExternalKeysError::NoAddress);
         }
         let client = connection.client();
-        let document = get(client, url, METADATA_TYPE, MAX_DISCOVERY_BYTES).await?;
+        let document = get_document(client, url, METADATA_TYPE, MAX_DISCOVERY_BYTES).await?;
         let keys_url = external_keys_url(&document, issuer)?;
         let accepted = format!("{KEYS_TYPE}, {METADATA_TYPE}");
         let limits = KeySetLimits::default();
-        let body = get(client, keys_url, &accepted, limits.bytes).await?;
+        let body = get_document(client, keys_url, &accepted, limits.bytes).await?;
         let (keys, _) = PublicKeySet::from_upstream(&body, limits)?;
         Ok(keys)
     }
@@ -156,9 +156,9 @@ impl ExternalIssuerKeys for HttpsIssuerKeys {
         issuer: &'a ExternalIssuerAddress,
     ) -> BoxFuture<'a, Result<PublicKeySet, ExternalKeysError>> {
         Box::pin(async move {
-            tokio::time::timeout(DEADLINE, self.read(issuer))
+            tokio::time::timeout(DOCUMENTS_DEADLINE, self.read_key_set(issuer))
                 .await
-                .unwrap_or(Err(LATE))
+                .unwrap_or(Err(ANSWERED_LATE))
         })
     }
 }
@@ -179,9 +179,9 @@ impl From<TargetConnectionError> for ExternalKeysError {
     }
 }
 
-const LATE: ExternalKeysError = ExternalKeysError::NoAnswer("it did not answer in time");
+const ANSWERED_LATE: ExternalKeysError = ExternalKeysError::NoAnswer("it did not answer in time");
 
-async fn get(
+async fn get_document(
     client: &reqwest::Client,
     url: Url,
     accepted: &str,
@@ -190,7 +190,7 @@ async fn get(
     let request = client.get(url).header(http::header::ACCEPT, accepted);
     let mut response = match request.send().await {
         Ok(response) => response,
-        Err(error) => return Err(fault(&error).await),
+        Err(error) => return Err(describe_fault(&error).await),
     };
     if response.status() != http::StatusCode::OK {
         return Err(ExternalKeysError::Status(response.status().as_u16()));
@@ -199,16 +199,16 @@ async fn get(
         Ok(body) => Ok(body),
         Err(BodyError::TooLong(_)) => Err(ExternalKeysError::TooLong),
         Err(BodyError::Malformed) => Err(ExternalKeysError::NotGzip),
-        Err(BodyError::Connection(error)) => Err(fault(&error).await),
+        Err(BodyError::Connection(error)) => Err(describe_fault(&error).await),
     }
 }
 
-async fn fault(error: &reqwest::Error) -> ExternalKeysError {
+async fn describe_fault(error: &reqwest::Error) -> ExternalKeysError {
     if error.is_timeout() {
-        LATE
+        ANSWERED_LATE
     } else if error.is_connect() {
         // Without an endpoint, nothing more is asked than the error says.
-        let fault = ConnectionFault::of(error, None).await;
+        let fault = ConnectionFault::diagnose(error, None).await;
         match fault.kind {
             ConnectionFaultKind::UnknownAuthority
             | ConnectionFaultKind::OtherNames

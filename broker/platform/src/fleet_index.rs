@@ -40,11 +40,11 @@ impl FleetIndexReader {
     /// Returns the active policy with its index.
     pub fn current(&self) -> Arc<IndexedPolicy> {
         let policy = self.policy.current();
-        if let Some(known) = self.known(&policy) {
+        if let Some(known) = self.index_of_policy(&policy) {
             return known;
         }
         let _making = self.making.lock();
-        if let Some(known) = self.known(&policy) {
+        if let Some(known) = self.index_of_policy(&policy) {
             return known;
         }
         let made = Arc::new(IndexedPolicy {
@@ -55,7 +55,7 @@ impl FleetIndexReader {
         made
     }
 
-    fn known(&self, policy: &Arc<Policy>) -> Option<Arc<IndexedPolicy>> {
+    fn index_of_policy(&self, policy: &Arc<Policy>) -> Option<Arc<IndexedPolicy>> {
         let last = self.last.load_full();
         last.filter(|last| Arc::ptr_eq(&last.policy, policy))
     }

@@ -30,7 +30,7 @@ pub fn is_packed(headers: &HeaderMap) -> bool {
 
 /// Unpacks a body to at most `limit` bytes. What is beyond them is never unpacked, so a small body
 /// cannot fill the memory.
-pub fn unpack(packed: &[u8], limit: usize) -> Result<Vec<u8>, GzipError> {
+pub fn unpack_gzip(packed: &[u8], limit: usize) -> Result<Vec<u8>, GzipError> {
     let mut body = Vec::new();
     // Go does not unpack a body of no bytes either, such as that of a 204.
     if packed.is_empty() {
@@ -66,12 +66,12 @@ mod tests {
     #[test]
     fn the_limit_holds_for_the_unpacked_bytes() {
         let body = vec![b'x'; 1000];
-        assert_eq!(unpack(&packed(&body), 1000), Ok(body.clone()));
-        assert_eq!(unpack(&packed(&body), 999), Err(GzipError::TooLong));
+        assert_eq!(unpack_gzip(&packed(&body), 1000), Ok(body.clone()));
+        assert_eq!(unpack_gzip(&packed(&body), 999), Err(GzipError::TooLong));
         // As Go's reader, which goes on with the next member.
         let two = [packed(b"one "), packed(b"two")].concat();
-        assert_eq!(unpack(&two, 7), Ok(b"one two".to_vec()));
-        assert_eq!(unpack(&two, 6), Err(GzipError::TooLong));
+        assert_eq!(unpack_gzip(&two, 7), Ok(b"one two".to_vec()));
+        assert_eq!(unpack_gzip(&two, 6), Err(GzipError::TooLong));
     }
 
     /// 4 MiB of zeros in 4 KiB. If they were unpacked to the end, what follows them would be the
@@ -81,8 +81,8 @@ mod tests {
         let mut bomb = packed(&vec![0; 4 << 20]);
         assert!(bomb.len() < 1 << 13, "{}", bomb.len());
         bomb.extend_from_slice(b"no gzip");
-        assert_eq!(unpack(&bomb, 1 << 20), Err(GzipError::TooLong));
-        assert_eq!(unpack(&bomb, 8 << 20), Err(GzipError::Malformed));
+        assert_eq!(unpack_gzip(&bomb, 1 << 20), Err(GzipError::TooLong));
+        assert_eq!(unpack_gzip(&bomb, 8 << 20), Err(GzipError::Malformed));
     }
 
     #[test]
@@ -97,13 +97,13 @@ mod tests {
             &[&good[..], b"tail"].concat(),
             b"{\"keys\":[]}",
         ] {
-            assert_eq!(unpack(bad, 100), Err(GzipError::Malformed));
+            assert_eq!(unpack_gzip(bad, 100), Err(GzipError::Malformed));
         }
     }
 
     #[test]
     fn a_body_of_no_bytes_is_empty() {
-        assert_eq!(unpack(b"", 0), Ok(Vec::new()));
+        assert_eq!(unpack_gzip(b"", 0), Ok(Vec::new()));
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl HttpsClientBuilder {
     ///
     /// # Errors
     /// [`HttpsClientError::Authority`].
-    pub fn trusting(self, ca_pem: Option<&[u8]>) -> Result<Self, HttpsClientError> {
+    pub fn trust_authority(self, ca_pem: Option<&[u8]>) -> Result<Self, HttpsClientError> {
         match ca_pem {
             Some(pem) => self.trusting_only(pem),
             None => Ok(self),
@@ -71,7 +71,7 @@ impl HttpsClientBuilder {
     ///
     /// # Errors
     /// [`HttpsClientError::ClientCertificate`].
-    pub fn presenting(self, pem: &SecretSlice<u8>) -> Result<Self, HttpsClientError> {
+    pub fn present_certificate(self, pem: &SecretSlice<u8>) -> Result<Self, HttpsClientError> {
         let identity = reqwest::Identity::from_pem(pem.expose_secret())
             .map_err(|_| HttpsClientError::ClientCertificate)?;
         Ok(Self(self.0.identity(identity)))
@@ -82,7 +82,11 @@ impl HttpsClientBuilder {
     ///
     /// # Errors
     /// [`HttpsClientError::Proxy`].
-    pub fn through(self, proxy_url: &str, host: &str) -> Result<Self, HttpsClientError> {
+    pub fn connect_through_proxy(
+        self,
+        proxy_url: &str,
+        host: &str,
+    ) -> Result<Self, HttpsClientError> {
         let uri: http::Uri = proxy_url.parse().map_err(|_| HttpsClientError::Proxy)?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
             return Err(HttpsClientError::Proxy);
@@ -94,7 +98,7 @@ impl HttpsClientBuilder {
     /// Connects to `addresses` if a URL has the host `name`, so that a certificate's name can
     /// differ from the name that is resolved.
     #[must_use]
-    pub fn resolving(self, name: &str, addresses: &[SocketAddr]) -> Self {
+    pub fn resolve_host_to(self, name: &str, addresses: &[SocketAddr]) -> Self {
         Self(self.0.resolve_to_addrs(name, addresses))
     }
 
@@ -125,7 +129,7 @@ impl HttpsClientBuilder {
 /// # Errors
 /// [`HttpsClientError`].
 pub fn check_authority(ca_pem: Option<&[u8]>) -> Result<(), HttpsClientError> {
-    let builder = HttpsClientBuilder::new(Duration::ZERO).trusting(ca_pem)?;
+    let builder = HttpsClientBuilder::new(Duration::ZERO).trust_authority(ca_pem)?;
     builder.build().map(|_| ())
 }
 
@@ -162,7 +166,7 @@ pub async fn read_body(
     if !gzip::is_packed(response.headers()) {
         return Ok(body);
     }
-    gzip::unpack(&body, limit).map_err(|error| match error {
+    gzip::unpack_gzip(&body, limit).map_err(|error| match error {
         GzipError::TooLong => BodyError::TooLong(limit),
         GzipError::Malformed => BodyError::Malformed,
     })
@@ -235,7 +239,7 @@ mod tests {
         let refused = check_authority(Some(b"no PEM"));
         assert_eq!(refused, Err(HttpsClientError::Authority));
         assert_eq!(check_authority(Some(authority.ca_pem().as_bytes())), Ok(()));
-        let proxy = HttpsClientBuilder::new(DEADLINE).through("::", "a.test");
+        let proxy = HttpsClientBuilder::new(DEADLINE).connect_through_proxy("::", "a.test");
         assert_eq!(proxy.err(), Some(HttpsClientError::Proxy));
     }
 
@@ -244,7 +248,7 @@ mod tests {
         let authority = Authority::new("test CA").unwrap();
         let (port, _) = server(&authority).await;
         let client = trusting(&authority)
-            .resolving("other.test", &[SocketAddr::from(([127, 0, 0, 1], port))])
+            .resolve_host_to("other.test", &[SocketAddr::from(([127, 0, 0, 1], port))])
             .build()
             .unwrap();
         let url = format!("https://other.test:{port}/long");

@@ -19,7 +19,7 @@ use crate::https_client::{BodyError, HttpsClientBuilder, read_body};
 use crate::target_connection::{TargetAddress, TargetConnection, TargetConnectionError};
 use crate::target_probe::{ProbeAnswer, Silence, TargetProbe};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const PROBE_DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// How many groups a status may contain.
 const MAX_GROUPS: usize = 16;
@@ -27,7 +27,7 @@ const MAX_GROUPS: usize = 16;
 const MAX_TEXT_CHARACTERS: usize = 256;
 
 /// The username of a request without credentials.
-const ANONYMOUS: &str = "system:anonymous";
+const ANONYMOUS_USER: &str = "system:anonymous";
 const NO_APISERVER: &str = "it answered, but not as an apiserver does";
 const NO_TOKEN: &str = "it answered as if there was no token: something on the network path \
     removes the Authorization header";
@@ -51,7 +51,7 @@ impl TargetProbe for HttpsProbe {
         token: &'a SecretString,
     ) -> BoxFuture<'a, ProbeAnswer> {
         Box::pin(async move {
-            tokio::time::timeout(DEADLINE, self.probe(target, token))
+            tokio::time::timeout(PROBE_DEADLINE, self.probe(target, token))
                 .await
                 .unwrap_or_else(|_| Err(too_late()))
                 .unwrap_or_else(ProbeAnswer::Unanswered)
@@ -65,14 +65,14 @@ impl HttpsProbe {
         target: &TargetAddress,
         token: &SecretString,
     ) -> Result<ProbeAnswer, Silence> {
-        let builder = HttpsClientBuilder::new(DEADLINE).without_reuse();
+        let builder = HttpsClientBuilder::new(PROBE_DEADLINE).without_reuse();
         let connection = match TargetConnection::open(target, &self.0, builder).await {
             Ok(connection) => connection,
             Err(error) => return not_sent(error, &target.url),
         };
         if let Some(host) = connection.unresolved_host() {
             let text = format!("host not found: {host}");
-            return Err(silence(SilenceCause::UnknownHost, text));
+            return Err(silence_of(SilenceCause::UnknownHost, text));
         }
         send_review(&connection, token).await
     }
@@ -102,12 +102,12 @@ async fn send_review(
     token: &SecretString,
 ) -> Result<ProbeAnswer, Silence> {
     let request = connection
-        .request(Method::POST, self_subject_review::PATH)
+        .request(Method::POST, self_subject_review::REVIEW_PATH)
         .bearer_auth(token.expose_secret())
-        .json(&self_subject_review::request());
+        .json(&self_subject_review::review_request());
     let mut response = match request.send().await {
         Ok(response) => response,
-        Err(error) => return Err(fault(&error, connection.endpoint()).await),
+        Err(error) => return Err(describe_fault(&error, connection.endpoint()).await),
     };
     let status = response.status().as_u16();
     // The body of a 401 is not needed.
@@ -121,7 +121,7 @@ async fn send_review(
                 return Err(BodyError::Malformed.to_string().as_str().into());
             }
             Err(BodyError::Connection(error)) => {
-                return Err(fault(&error, connection.endpoint()).await);
+                return Err(describe_fault(&error, connection.endpoint()).await);
             }
         }
     };
@@ -134,8 +134,8 @@ async fn send_review(
 /// token on. If a proxy removes the header, the apiserver names `system:anonymous`.
 fn read_answer(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
     match status {
-        200..=299 => match identity(body)? {
-            identity if identity.username == ANONYMOUS => Err(NO_TOKEN),
+        200..=299 => match parse_identity(body)? {
+            identity if identity.username == ANONYMOUS_USER => Err(NO_TOKEN),
             identity => Ok(ProbeAnswer::Accepted(identity)),
         },
         401 => Ok(ProbeAnswer::Refused),
@@ -145,7 +145,10 @@ fn read_answer(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
             {
                 return Err(NO_APISERVER);
             }
-            if answer.message.contains(&format!("User \"{ANONYMOUS}\"")) {
+            if answer
+                .message
+                .contains(&format!("User \"{ANONYMOUS_USER}\""))
+            {
                 return Err(NO_TOKEN);
             }
             Ok(ProbeAnswer::Accepted(TargetIdentity {
@@ -158,7 +161,7 @@ fn read_answer(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
     }
 }
 
-fn silence(cause: SilenceCause, text: impl Into<String>) -> Silence {
+fn silence_of(cause: SilenceCause, text: impl Into<String>) -> Silence {
     Silence {
         cause,
         text: text.into(),
@@ -166,19 +169,19 @@ fn silence(cause: SilenceCause, text: impl Into<String>) -> Silence {
 }
 
 fn too_late() -> Silence {
-    silence(SilenceCause::NoRoute, "it did not answer in time")
+    silence_of(SilenceCause::NoRoute, "it did not answer in time")
 }
 
 /// Describes why there is no answer. `endpoint` is where the connection led; `None` through a proxy,
 /// whose own fault and the target's look the same.
-async fn fault(error: &reqwest::Error, endpoint: Option<&Endpoint>) -> Silence {
+async fn describe_fault(error: &reqwest::Error, endpoint: Option<&Endpoint>) -> Silence {
     if error.is_timeout() {
         return too_late();
     }
     if !error.is_connect() {
         return "the connection broke off".into();
     }
-    let fault = ConnectionFault::of(error, endpoint).await;
+    let fault = ConnectionFault::diagnose(error, endpoint).await;
     let cause = match fault.kind {
         ConnectionFaultKind::Refused => SilenceCause::ConnectionRefused,
         ConnectionFaultKind::NoRoute => SilenceCause::NoRoute,
@@ -193,10 +196,10 @@ async fn fault(error: &reqwest::Error, endpoint: Option<&Endpoint>) -> Silence {
     match (cause, endpoint) {
         (SilenceCause::UnknownAuthority, _) => {
             let text = format!("{text}, which is none of its TargetCluster's CA certificates");
-            silence(cause, text)
+            silence_of(cause, text)
         }
-        (_, Some(_)) => silence(cause, text),
-        (_, None) => silence(cause, format!("{text}, at its proxy or behind it")),
+        (_, Some(_)) => silence_of(cause, text),
+        (_, None) => silence_of(cause, format!("{text}, at its proxy or behind it")),
     }
 }
 
@@ -210,7 +213,7 @@ struct Forbidden {
     message: String,
 }
 
-fn identity(body: &[u8]) -> Result<TargetIdentity, &'static str> {
+fn parse_identity(body: &[u8]) -> Result<TargetIdentity, &'static str> {
     let SelfSubjectReview { status } =
         serde_json::from_slice(body).map_err(|_| "its answer cannot be read")?;
     let UserInfo {

@@ -114,12 +114,12 @@ pub fn describe() -> Vec<MetricDescription> {
 
 impl Metrics {
     /// Counts a decided request.
-    pub fn request(&self, decision: &'static str, reason: Reason) {
+    pub fn count_request(&self, decision: &'static str, reason: Reason) {
         self.server.requests.of([decision, reason.as_str()]).inc();
     }
 
     /// Counts a TokenRequest.
-    pub fn mint(&self, outcome: Result<(), Reason>) {
+    pub fn count_mint(&self, outcome: Result<(), Reason>) {
         self.server.mints.of(outcome_labels(outcome)).inc();
     }
 
@@ -127,18 +127,21 @@ impl Metrics {
     pub fn token_request_took(&self, time: Duration, answered: bool) {
         self.server
             .mint_times
-            .of([result(answered)])
+            .of([result_label(answered)])
             .observe(time.as_secs_f64());
     }
 
     /// Counts a TokenReview.
     pub fn token_review(&self, answered: bool) {
-        self.server.token_reviews.of([result(answered)]).inc();
+        self.server.token_reviews.of([result_label(answered)]).inc();
     }
 
     /// Counts a SubjectAccessReview.
     pub fn access_review(&self, answered: bool) {
-        self.server.access_reviews.of([result(answered)]).inc();
+        self.server
+            .access_reviews
+            .of([result_label(answered)])
+            .inc();
     }
 
     /// Counts a reading of the hub's documents.
@@ -151,13 +154,18 @@ impl Metrics {
 
     /// Reports the keys that are published after a successful reading; `hash` is `sha256:` and that
     /// of the key set's bytes, `at` is in seconds since 1970.
-    pub fn published<'a>(&self, kids: impl Iterator<Item = &'a str>, hash: &str, at: i64) {
-        self.published_keys.read(kids, hash, at);
+    pub fn report_published_keys<'a>(
+        &self,
+        kids: impl Iterator<Item = &'a str>,
+        hash: &str,
+        at: i64,
+    ) {
+        self.published_keys.report_reading(kids, hash, at);
     }
 
     /// Reports how many published keys this process has not seen at the hub itself.
     pub fn unconfirmed_keys(&self, count: usize) {
-        self.published_keys.unconfirmed(count);
+        self.published_keys.set_unconfirmed(count);
     }
 
     /// Counts an unexpected change to the hub's keys or to the key journal.
@@ -172,18 +180,21 @@ impl Metrics {
 
     /// Counts an attempt to write a managed issuer's key set; a lost race is a failure too.
     pub fn own_keys_written(&self, change: &'static str, good: bool) {
-        self.server.own_key_writes.of([change, result(good)]).inc();
+        self.server
+            .own_key_writes
+            .of([change, result_label(good)])
+            .inc();
     }
 
     /// Reports the state of an access; `expires` is the earliest expiry of its written tokens, in
     /// seconds since 1970.
-    pub fn access(&self, name: &AccessName, ready: bool, expires: Option<i64>) {
-        self.accesses.set(name, ready, expires);
+    pub fn report_access(&self, name: &AccessName, ready: bool, expires: Option<i64>) {
+        self.accesses.set_access(name, ready, expires);
     }
 
     /// Reports whether the target accepted a token of an access, if that was probed.
-    pub fn probe(&self, name: &AccessName, accepted: Option<bool>) {
-        self.accesses.probed(name, accepted);
+    pub fn report_probe(&self, name: &AccessName, accepted: Option<bool>) {
+        self.accesses.set_probe_result(name, accepted);
     }
 
     /// Removes the metrics of a deleted access.
@@ -199,7 +210,7 @@ impl Metrics {
 
     /// Reports how a target answers: whether it is reachable, and its answers to the tokens of its
     /// accesses. `None` where that is not known, or not asked.
-    pub fn target(
+    pub fn report_target(
         &self,
         name: &ObjectName,
         reachable: Option<bool>,
@@ -210,7 +221,7 @@ impl Metrics {
 
     /// Removes the metrics of every other target.
     pub fn keep_targets(&self, is_kept: impl Fn(&ObjectName) -> bool) {
-        self.targets.keep(is_kept);
+        self.targets.retain(is_kept);
     }
 
     /// Counts a connection that was not served.
@@ -241,7 +252,10 @@ impl Metrics {
 
     /// Counts a reload of a changed serving certificate.
     pub fn serving_certificate_reloaded(&self, listener: &'static str, good: bool) {
-        self.connections.reloads.of([listener, result(good)]).inc();
+        self.connections
+            .reloads
+            .of([listener, result_label(good)])
+            .inc();
     }
 
     /// Reports when the first CA of client certificates in use expires, in seconds since 1970.
@@ -254,7 +268,10 @@ impl Metrics {
 
     /// Counts a reload of a changed CA of client certificates.
     pub fn caller_authority_reloaded(&self, good: bool) {
-        self.connections.authority_reloads.of([result(good)]).inc();
+        self.connections
+            .authority_reloads
+            .of([result_label(good)])
+            .inc();
     }
 
     /// Reports whether the admission policy of this name is active.
@@ -266,14 +283,14 @@ impl Metrics {
     }
 
     /// Reports whether this replica leads, and whether no leader was seen for a minute.
-    pub fn leader(&self, leads: bool, missing: bool) {
+    pub fn report_leadership(&self, leads: bool, missing: bool) {
         self.server.leads.set(i64::from(leads));
         self.server.leader_missing.set(i64::from(missing));
     }
 
     /// Counts a reload of the configuration file.
-    pub fn reload(&self, good: bool) {
-        self.server.reloads.of([result(good)]).inc();
+    pub fn count_reload(&self, good: bool) {
+        self.server.reloads.of([result_label(good)]).inc();
     }
 
     /// Reports the seconds that the hub's clock was ahead of ours.
@@ -298,7 +315,7 @@ impl Metrics {
     }
 }
 
-fn result(good: bool) -> &'static str {
+fn result_label(good: bool) -> &'static str {
     if good { "success" } else { "failure" }
 }
 
@@ -306,5 +323,5 @@ fn result(good: bool) -> &'static str {
 fn outcome_labels<T>(outcome: Result<T, Reason>) -> [&'static str; 2] {
     let good = outcome.is_ok();
     let reason = outcome.err().unwrap_or(Reason::Ready);
-    [result(good), reason.as_str()]
+    [result_label(good), reason.as_str()]
 }

@@ -27,7 +27,7 @@ impl PolicyReader {
 
     /// Borrows the active policy briefly. This changes no reference count, so that concurrent
     /// readers do not contend.
-    pub fn look(&self) -> Guard<Arc<Policy>> {
+    pub fn borrow(&self) -> Guard<Arc<Policy>> {
         self.current.load()
     }
 

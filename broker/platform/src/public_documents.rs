@@ -120,8 +120,8 @@ impl PublicDocuments {
             } else {
                 &strict
             };
-            let answer = self.send(&url, guard, left).await?;
-            let Some(next) = redirect(&answer.response, &url) else {
+            let answer = self.send_request(&url, guard, left).await?;
+            let Some(next) = redirect_target(&answer.response, &url) else {
                 return Ok(answer);
             };
             if next.scheme() != "https" {
@@ -132,7 +132,7 @@ impl PublicDocuments {
         Err(DocumentError::Redirect)
     }
 
-    async fn send(
+    async fn send_request(
         &self,
         url: &Url,
         guard: &AddressGuard,
@@ -167,7 +167,7 @@ impl From<TargetConnectionError> for DocumentError {
 }
 
 /// Returns where a response redirects to.
-fn redirect(response: &reqwest::Response, from: &Url) -> Option<Url> {
+fn redirect_target(response: &reqwest::Response, from: &Url) -> Option<Url> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }

@@ -6,12 +6,12 @@ use keyferry_core::request_id::RequestId;
 /// A source of random numbers.
 pub trait Random: Send + Sync {
     /// Fills `bytes`; false if the system's randomness failed.
-    fn fill(&self, bytes: &mut [u8]) -> bool;
+    fn fill_bytes(&self, bytes: &mut [u8]) -> bool;
 
     /// Returns a number from 0 to 1.
-    fn unit(&self) -> f64 {
+    fn unit_fraction(&self) -> f64 {
         let mut bytes = [0; 4];
-        if self.fill(&mut bytes) {
+        if self.fill_bytes(&mut bytes) {
             f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX)
         } else {
             0.0
@@ -21,7 +21,7 @@ pub trait Random: Send + Sync {
     /// Returns an id for a request or for anything else that needs one.
     fn request_id(&self) -> RequestId {
         let mut bytes = [0; 8];
-        self.fill(&mut bytes);
+        self.fill_bytes(&mut bytes);
         u64::from_be_bytes(bytes).into()
     }
 }
@@ -33,7 +33,7 @@ pub struct SystemRandomness {
 }
 
 impl Random for SystemRandomness {
-    fn fill(&self, bytes: &mut [u8]) -> bool {
+    fn fill_bytes(&self, bytes: &mut [u8]) -> bool {
         self.system.fill(bytes).is_ok()
     }
 }

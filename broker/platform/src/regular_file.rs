@@ -28,7 +28,7 @@ pub enum FileError {
 ///
 /// # Errors
 /// [`FileError`].
-pub fn open(path: &Path, limit: u64) -> Result<File, FileError> {
+pub fn open_regular_file(path: &Path, limit: u64) -> Result<File, FileError> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY).bits())
         .unwrap_or_default();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
@@ -43,22 +43,22 @@ pub fn open(path: &Path, limit: u64) -> Result<File, FileError> {
     }
 }
 
-/// Checks that [`open`] would accept the file, for a library that opens it itself.
+/// Checks that [`open_regular_file`] would accept the file, for a library that opens it itself.
 ///
 /// # Errors
 /// [`FileError`].
-pub fn check(path: &Path, limit: u64) -> Result<(), FileError> {
-    open(path, limit).map(drop)
+pub fn check_regular_file(path: &Path, limit: u64) -> Result<(), FileError> {
+    open_regular_file(path, limit).map(drop)
 }
 
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
 /// [`FileError`].
-pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+pub fn read_regular_file(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     // The file may have grown since its size was checked.
-    open(path, limit)?
+    open_regular_file(path, limit)?
         .take(limit.saturating_add(1))
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
@@ -73,7 +73,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
 mod tests {
     use std::path::Path;
 
-    use super::{FileError, read};
+    use super::{FileError, read_regular_file};
 
     #[test]
     fn only_regular_files_within_the_bound_are_read() {
@@ -85,8 +85,11 @@ mod tests {
         );
         std::fs::write(&file, "1234").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        assert_eq!(read(&link, 4).unwrap(), b"1234");
-        assert!(matches!(read(&file, 3), Err(FileError::TooLong(3))));
+        assert_eq!(read_regular_file(&link, 4).unwrap(), b"1234");
+        assert!(matches!(
+            read_regular_file(&file, 3),
+            Err(FileError::TooLong(3))
+        ));
         assert!(
             std::process::Command::new("mkfifo")
                 .arg(&pipe)
@@ -96,13 +99,13 @@ mod tests {
         );
         for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
             assert!(
-                matches!(read(path, 4), Err(FileError::NotRegular)),
+                matches!(read_regular_file(path, 4), Err(FileError::NotRegular)),
                 "{}",
                 path.display()
             );
         }
         assert!(matches!(
-            read(&folder.path().join("none"), 4),
+            read_regular_file(&folder.path().join("none"), 4),
             Err(FileError::System(_))
         ));
     }

@@ -27,7 +27,7 @@ impl ReloadSignal {
     }
 
     /// Waits for the next signal.
-    pub async fn ordered(&mut self) {
+    pub async fn received(&mut self) {
         if self.0.changed().await.is_err() {
             // The sender is gone, so no signal can come.
             std::future::pending().await
@@ -39,7 +39,7 @@ impl ReloadSignal {
     /// The signals as a stream, which never ends.
     pub fn into_stream(self) -> impl Stream<Item = ()> + Send {
         stream::unfold(self, async |mut signal| {
-            signal.ordered().await;
+            signal.received().await;
             Some(((), signal))
         })
     }
@@ -47,7 +47,7 @@ impl ReloadSignal {
 
 impl ReadAgainOrder {
     /// Makes every receiver reload once.
-    pub fn give(&self) {
+    pub fn send_reload(&self) {
         self.0.send_replace(());
     }
 }
@@ -62,15 +62,17 @@ mod tests {
     async fn every_clone_hears_an_order_once() {
         let (order, mut one) = channel();
         let mut other = one.clone();
-        assert!(one.ordered().now_or_never().is_none());
-        order.give();
-        order.give();
-        assert!(one.ordered().now_or_never().is_some() && other.ordered().now_or_never().is_some());
-        assert!(one.ordered().now_or_never().is_none());
+        assert!(one.received().now_or_never().is_none());
+        order.send_reload();
+        order.send_reload();
+        assert!(
+            one.received().now_or_never().is_some() && other.received().now_or_never().is_some()
+        );
+        assert!(one.received().now_or_never().is_none());
     }
 
     #[tokio::test]
     async fn without_a_giver_nothing_is_heard() {
-        assert!(ReloadSignal::never().ordered().now_or_never().is_none());
+        assert!(ReloadSignal::never().received().now_or_never().is_none());
     }
 }

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::single_flight::{SharedCallLost, SingleFlight};
 
 /// How long an entry may stay in memory after its last deadline.
-const RETENTION: Duration = Duration::from_secs(5);
+const RETENTION_AFTER_EXPIRY: Duration = Duration::from_secs(5);
 
 /// How long the answers of a source are used.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +130,7 @@ where
             lifetimes,
             entries: Cache::builder()
                 .max_capacity(capacity)
-                .time_to_live(longest.saturating_add(RETENTION))
+                .time_to_live(longest.saturating_add(RETENTION_AFTER_EXPIRY))
                 .build(),
             fetches: SingleFlight::default(),
         }

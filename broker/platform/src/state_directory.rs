@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use keyferry_keys::key_journal::{KeyJournal, MAX_JOURNAL_BYTES};
 use parking_lot::Mutex;
 
-const FILE: &str = "keys.json";
-const NEXT: &str = "keys.json.next";
+const JOURNAL_FILE: &str = "keys.json";
+const NEXT_JOURNAL_FILE: &str = "keys.json.next";
 
 /// A directory with the last key journal.
 pub struct StateDirectory {
@@ -28,8 +28,8 @@ impl StateDirectory {
     }
 
     /// Reads the last written key journal; `None` if it is absent or not valid.
-    pub fn read(&self) -> Option<KeyJournal> {
-        let path = self.directory.join(FILE);
+    pub fn read_journal(&self) -> Option<KeyJournal> {
+        let path = self.directory.join(JOURNAL_FILE);
         let mut bytes = Vec::new();
         let limit = u64::try_from(MAX_JOURNAL_BYTES)
             .unwrap_or(u64::MAX)
@@ -52,13 +52,13 @@ impl StateDirectory {
     ///
     /// # Errors
     /// The error of the operating system.
-    pub fn write(&self, journal: &KeyJournal) -> std::io::Result<()> {
+    pub fn write_journal(&self, journal: &KeyJournal) -> std::io::Result<()> {
         let bytes = journal.to_bytes().map_err(std::io::Error::other)?;
         let mut written = self.written.lock();
         if *written == bytes {
             return Ok(());
         }
-        let next = self.directory.join(NEXT);
+        let next = self.directory.join(NEXT_JOURNAL_FILE);
         match fs::remove_file(&next) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -70,7 +70,7 @@ impl StateDirectory {
             .open(&next)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
-        fs::rename(&next, self.directory.join(FILE))?;
+        fs::rename(&next, self.directory.join(JOURNAL_FILE))?;
         File::open(&self.directory)?.sync_all()?;
         *written = bytes;
         Ok(())

@@ -34,7 +34,7 @@ impl TargetAddress {
     /// Returns the address of a TargetCluster, whose CA certificates were read from where its spec
     /// says.
     #[must_use]
-    pub fn of(target: &TargetCluster, ca_pem: Option<Arc<str>>) -> Self {
+    pub fn of_target(target: &TargetCluster, ca_pem: Option<Arc<str>>) -> Self {
         Self {
             url: target.address.clone(),
             ca_pem: ca_pem.map(|pem| pem.as_bytes().to_vec()),
@@ -89,7 +89,7 @@ impl TargetConnection {
     ) -> Result<Self, TargetConnectionError> {
         use TargetConnectionError as Error;
         let url = Url::parse(&address.url).map_err(|_| Error::Address)?;
-        let builder = builder.trusting(address.ca_pem.as_deref())?;
+        let builder = builder.trust_authority(address.ca_pem.as_deref())?;
         match (&address.proxy_url, &address.tls_server_name) {
             (Some(_), Some(_)) => Err(Error::ProxiedServerName),
             (Some(proxy), None) => Self::open_through_proxy(proxy, &url, guard, builder).await,
@@ -107,8 +107,9 @@ impl TargetConnection {
     ) -> Result<Self, TargetConnectionError> {
         use TargetConnectionError as Error;
         let host = url.host_str().ok_or(Error::Address)?.to_owned();
-        let addresses = guard.addresses(&url).await?;
-        let mut endpoint = Endpoint::of_url(&url).map(|endpoint| endpoint.at(&addresses));
+        let addresses = guard.checked_addresses(&url).await?;
+        let mut endpoint =
+            Endpoint::of_url(&url).map(|endpoint| endpoint.with_addresses(&addresses));
         if let Some(name) = server_name {
             endpoint = endpoint.map(|endpoint| endpoint.with_server_name(name));
             url.set_host(Some(name)).map_err(|_| Error::ServerName)?;
@@ -120,7 +121,7 @@ impl TargetConnection {
         }
         let pinned_host = url.host_str().ok_or(Error::Address)?;
         Ok(Self {
-            client: builder.resolving(pinned_host, &addresses).build()?,
+            client: builder.resolve_host_to(pinned_host, &addresses).build()?,
             base: base_of(&url),
             endpoint,
             unresolved_host: addresses.is_empty().then_some(host),
@@ -137,11 +138,13 @@ impl TargetConnection {
         let host = url.host_str().ok_or(Error::Address)?;
         let proxy_url = Url::parse(proxy).map_err(|_| Error::Proxy)?;
         let proxy_host = proxy_url.host_str().ok_or(Error::Proxy)?;
-        let addresses = guard.addresses(&proxy_url).await?;
+        let addresses = guard.checked_addresses(&proxy_url).await?;
         guard.check_behind_proxy(url).await?;
-        let builder = builder.through(proxy, host).map_err(|_| Error::Proxy)?;
+        let builder = builder
+            .connect_through_proxy(proxy, host)
+            .map_err(|_| Error::Proxy)?;
         Ok(Self {
-            client: builder.resolving(proxy_host, &addresses).build()?,
+            client: builder.resolve_host_to(proxy_host, &addresses).build()?,
             base: base_of(url),
             endpoint: None,
             unresolved_host: addresses

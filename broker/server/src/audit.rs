@@ -20,12 +20,12 @@ use self::file::LogFile;
 
 /// The maximum number of waiting lines, some 12 MB; a longer queue means that the log is blocked.
 /// Even many callers that waited for one mint submit their lines within a tenth of a second.
-const QUEUE: usize = 16_384;
+const MAX_QUEUED_LINES: usize = 16_384;
 /// How many of those lines may be refusals. Further refusals are only counted: the rest of the queue
 /// is reserved for issuances, which wait for their lines and must not fail for want of a place.
-const MAX_QUEUED_REFUSALS: usize = QUEUE / 2;
+const MAX_QUEUED_REFUSALS: usize = MAX_QUEUED_LINES / 2;
 /// How long one write may take. After that, the callers that wait for it or behind it are refused.
-const PATIENCE: Duration = Duration::from_secs(2);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Collects lines and writes them in batches, in its own thread: a blocked pipe or a slow disk
 /// stops issuances and nothing else.
@@ -74,17 +74,17 @@ impl AuditLog {
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub fn file(file: &AuditFile) -> std::io::Result<Self> {
-        Ok(Self::to(LogFile::open(file.clone())?))
+    pub fn to_file(file: &AuditFile) -> std::io::Result<Self> {
+        Ok(Self::to_sink(LogFile::open(file.clone())?))
     }
 
     /// Opens a log on standard output.
     pub fn standard_output() -> Self {
-        Self::to(std::io::stdout())
+        Self::to_sink(std::io::stdout())
     }
 
     /// Opens a log that writes to `sink`.
-    pub fn to(sink: impl Write + Send + 'static) -> Self {
+    pub fn to_sink(sink: impl Write + Send + 'static) -> Self {
         let queue = Arc::new(AuditQueue::default());
         let (orders, taken) = std::sync::mpsc::channel();
         std::thread::spawn(move || write_all(sink, &taken));
@@ -115,9 +115,9 @@ impl AuditQueue {
     /// Queues a line. Returns `None` if there is no line, the queue is full or the writer task has
     /// ended.
     fn lay_down(&self, record: &AuditRecord) -> Option<oneshot::Receiver<bool>> {
-        let (line, is_refusal) = (record.line().ok()?, is_refusal(record));
+        let (line, is_refusal) = (record.to_json_line().ok()?, is_refusal(record));
         let (written, waiting) = oneshot::channel();
-        let mut pending = self.pending();
+        let mut pending = self.lock_pending();
         if pending.closed {
             return None;
         }
@@ -125,7 +125,7 @@ impl AuditQueue {
             pending.leave_out(record);
             return None;
         }
-        if pending.lines >= QUEUE {
+        if pending.lines >= MAX_QUEUED_LINES {
             return None;
         }
         pending.text.extend_from_slice(&line);
@@ -143,10 +143,10 @@ impl AuditQueue {
     /// Takes the callers that wait for queued lines. The lines stay in the queue and are written as
     /// soon as the log moves again.
     fn take_waiting(&self) -> Vec<oneshot::Sender<bool>> {
-        std::mem::take(&mut self.pending().waiting)
+        std::mem::take(&mut self.lock_pending().waiting)
     }
 
-    fn pending(&self) -> MutexGuard<'_, PendingLines> {
+    fn lock_pending(&self) -> MutexGuard<'_, PendingLines> {
         self.pending.lock()
     }
 }
@@ -188,7 +188,7 @@ impl PendingLines {
                 count: Some(count),
                 ..last
             };
-            self.text.extend(summary.line().unwrap_or_default());
+            self.text.extend(summary.to_json_line().unwrap_or_default());
         }
         (self.text, self.waiting)
     }
@@ -201,7 +201,7 @@ struct Closing(Arc<AuditQueue>);
 impl Drop for Closing {
     fn drop(&mut self) {
         let left = std::mem::replace(
-            &mut *self.0.pending(),
+            &mut *self.0.lock_pending(),
             PendingLines {
                 closed: true,
                 ..PendingLines::default()
@@ -220,25 +220,25 @@ async fn write_batches(queue: Arc<AuditQueue>, thread: std::sync::mpsc::Sender<A
         // Requests that are ready now add their lines to this batch. Without this yield an exchange
         // falls from 68 to 61 % of an empty handler (docs/development/benchmarks.md).
         tokio::task::yield_now().await;
-        let pending = std::mem::take(&mut *queue.pending());
+        let pending = std::mem::take(&mut *queue.lock_pending());
         let (text, mut waiting) = pending.into_text();
         let (done, mut written) = oneshot::channel();
         if thread.send(AuditBatch { text, done }).is_err() {
             return;
         }
         let good = loop {
-            match timeout(PATIENCE, &mut written).await {
+            match timeout(WRITE_TIMEOUT, &mut written).await {
                 Ok(Ok(good)) => break good,
                 // The thread has ended, so nothing can be written any more.
                 Ok(Err(_)) => return,
-                Err(_) => answer(waiting.drain(..).chain(queue.take_waiting()), false),
+                Err(_) => answer_waiting(waiting.drain(..).chain(queue.take_waiting()), false),
             }
         };
-        answer(waiting.into_iter(), good);
+        answer_waiting(waiting.into_iter(), good);
     }
 }
 
-fn answer(waiting: impl Iterator<Item = oneshot::Sender<bool>>, good: bool) {
+fn answer_waiting(waiting: impl Iterator<Item = oneshot::Sender<bool>>, good: bool) {
     for written in waiting {
         // The caller may have hung up.
         let _ = written.send(good);

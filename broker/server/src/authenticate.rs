@@ -116,7 +116,7 @@ impl Authenticator {
         let hash = |version| self.certificate_key(chain, version);
         let (caller, key) = self
             .certificates
-            .identify(chain, source, hash, &self.reviewer)
+            .identify_caller(chain, source, hash, &self.reviewer)
             .await?;
         Ok(fresh_authentication(caller, key))
     }
@@ -132,9 +132,9 @@ impl Authenticator {
         source: Source,
     ) -> Result<InputCaller, CertificateRefusal> {
         let hash = |version| self.certificate_key(chain, version);
-        let identified = self
-            .input_certificates
-            .identify(chain, source, hash, &self.reviewer);
+        let identified =
+            self.input_certificates
+                .identify_caller(chain, source, hash, &self.reviewer);
         identified.await.map(|(caller, _)| caller)
     }
 
@@ -151,8 +151,8 @@ impl Authenticator {
     ) -> Result<Authentication, Reason> {
         let published = self.publisher.borrow();
         let issuer = &published.as_ref().ok_or(Reason::HubUnreachable)?.issuer;
-        let key = self.key(token, issuer);
-        if let Some(known) = self.external.as_ref().and_then(|it| it.known(&key)) {
+        let key = self.token_key(token, issuer);
+        if let Some(known) = self.external.as_ref().and_then(|it| it.cached_caller(&key)) {
             return known.map(|caller| fresh_authentication(caller, key));
         }
         let is_known = match self.reviewer.reviews.lookup(&key) {
@@ -160,20 +160,20 @@ impl Authenticator {
             // The hub accepted this token recently: its review is due again.
             Lookup::Stale(_) => true,
             Lookup::Refused(reason) => {
-                self.count(source)?;
+                self.count_unreadable(source)?;
                 return Err(reason);
             }
             Lookup::Unknown => {
-                self.count(source)?;
+                self.count_unreadable(source)?;
                 false
             }
         };
         if let Some(external) = &self.external
-            && external.covers(token, issuer)
+            && external.claims_external_issuer(token, issuer)
         {
             drop(published);
             let new_callers = &self.reviewer.new_callers;
-            let caller = external.authenticate(token, key, new_callers).await?;
+            let caller = external.verify_caller(token, key, new_callers).await?;
             return Ok(fresh_authentication(caller, key));
         }
         let CallerSettings {
@@ -187,14 +187,14 @@ impl Authenticator {
             require_pod_bound,
         };
         drop(published);
-        self.review(token, rules, key, is_known).await
+        self.review_token(token, rules, key, is_known).await
     }
 
     /// Counts a request without a readable token towards the limit of its source.
     ///
     /// # Errors
     /// [`Reason::RateLimited`].
-    pub fn count(&self, source: Source) -> Result<(), Reason> {
+    pub fn count_unreadable(&self, source: Source) -> Result<(), Reason> {
         self.reviewer
             .new_callers
             .of_source(source, self.reviewer.now().mono)
@@ -206,14 +206,15 @@ impl Authenticator {
     }
 
     /// Reviews a token, or falls back to an earlier review while the hub is proven unreachable.
-    async fn review(
+    async fn review_token(
         &self,
         token: &PresentedToken<'_>,
         rules: CallerRules,
         key: TokenKey,
         is_known: bool,
     ) -> Result<Authentication, Reason> {
-        let review = || Arc::clone(&self.reviewer).review(key, token.keep(), rules, is_known);
+        let review =
+            || Arc::clone(&self.reviewer).review_token(key, token.to_secret(), rules, is_known);
         let served = self
             .reviewer
             .reviews
@@ -249,7 +250,7 @@ impl Authenticator {
         digest_of(context)
     }
 
-    fn key(&self, token: &PresentedToken<'_>, issuer: &Issuer) -> TokenKey {
+    fn token_key(&self, token: &PresentedToken<'_>, issuer: &Issuer) -> TokenKey {
         let mut context = hmac::Context::with_key(&self.hash_key);
         for part in [
             self.callers.audience.as_str(),

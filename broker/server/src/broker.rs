@@ -161,12 +161,12 @@ impl Drop for Pending<'_> {
             return;
         };
         let (parts, reason) = (&self.broker.parts, Reason::CallerGone);
-        parts.metrics.request(decision(reason), reason);
+        parts.metrics.count_request(decision_of(reason), reason);
         if let Some(caller) = &caller
             && !self.broker.is_within_budget(caller)
         {
-            self.broker.summary.count(SummarisedRefusal {
-                decision: decision(reason),
+            self.broker.summary.count_refusal(SummarisedRefusal {
+                decision: decision_of(reason),
                 reason,
                 source: self.source,
                 namespace: Some(&caller.identity().account.namespace),
@@ -174,7 +174,7 @@ impl Drop for Pending<'_> {
             return;
         }
         record.time = parts.clock.now().wall;
-        record.ended(decision(reason), reason);
+        record.set_decision(decision_of(reason), reason);
         // A failed write needs no reaction here: nothing was issued.
         drop(parts.audit.record(&record));
     }
@@ -228,7 +228,7 @@ impl Broker {
     /// [`Refusal`]. Every request gets one audit record, except those refused by the rate limit and
     /// refusals beyond the budget of their namespace: summary records cover them. If a record cannot
     /// be written, nothing is issued.
-    pub async fn issue(&self, request: &Request<'_>) -> Result<Issuance, Refusal> {
+    pub async fn issue_credential(&self, request: &Request<'_>) -> Result<Issuance, Refusal> {
         let Request {
             request_id,
             route,
@@ -248,7 +248,8 @@ impl Broker {
         };
         let outcome = match &mut pending.record {
             Some(record) => {
-                let decided = timeout(DECISION_DEADLINE, self.decide(request, record)).await;
+                let decided =
+                    timeout(DECISION_DEADLINE, self.decide_request(request, record)).await;
                 decided.unwrap_or(Err(Reason::DecisionTimedOut.into()))
             }
             None => Err(Reason::CallerGone.into()),
@@ -271,24 +272,24 @@ impl Broker {
                 .refuse_beyond_budget(refusal, namespace, request.source)
                 .await);
         }
-        let (outcome, recording) = self.ended(pending, outcome);
+        let (outcome, recording) = self.complete_record(pending, outcome);
         let outcome = match recording.await {
             Ok(()) => outcome,
             // A refusal keeps its reason: to withhold it would not be any safer.
             Err(_) => outcome.and(Err(Reason::AuditUnavailable.into())),
         };
         match &outcome {
-            Ok(_) => self.parts.metrics.request("granted", Reason::Ready),
+            Ok(_) => self.parts.metrics.count_request("granted", Reason::Ready),
             Err(refusal) => self
                 .parts
                 .metrics
-                .request(decision(refusal.reason), refusal.reason),
+                .count_request(decision_of(refusal.reason), refusal.reason),
         }
         outcome
     }
 
     /// Completes the audit record with the outcome and submits it to the log.
-    fn ended(
+    fn complete_record(
         &self,
         mut pending: Pending<'_>,
         outcome: Result<Granted, Refusal>,
@@ -303,18 +304,18 @@ impl Broker {
             }) => {
                 record.time = at.wall;
                 record.grant = Some(grant);
-                record.token = Some(TokenNote::of(&issue.token));
+                record.token = Some(TokenNote::of_token(&issue.token));
                 record.cache = Some(if from_cache == FromCache::Hit {
                     "hit"
                 } else {
                     "miss"
                 });
-                record.ended("granted", Reason::Ready);
+                record.set_decision("granted", Reason::Ready);
                 Ok(issue)
             }
             Err(refusal) => {
                 record.time = self.parts.clock.now().wall;
-                record.ended(decision(refusal.reason), refusal.reason);
+                record.set_decision(decision_of(refusal.reason), refusal.reason);
                 Err(refusal)
             }
         };
@@ -327,9 +328,9 @@ impl Broker {
     pub(crate) async fn rate_limited(&self, source: Source) -> Refusal {
         self.parts
             .metrics
-            .request(decision(Reason::RateLimited), Reason::RateLimited);
-        self.summary.count(SummarisedRefusal {
-            decision: decision(Reason::RateLimited),
+            .count_request(decision_of(Reason::RateLimited), Reason::RateLimited);
+        self.summary.count_refusal(SummarisedRefusal {
+            decision: decision_of(Reason::RateLimited),
             reason: Reason::RateLimited,
             source,
             namespace: None,
@@ -340,7 +341,7 @@ impl Broker {
 
     fn is_within_budget(&self, caller: &VerifiedCaller) -> bool {
         let now = self.parts.clock.now().mono;
-        self.refusal_budget.count(caller.identity(), now)
+        self.refusal_budget.count_refusal(caller.identity(), now)
     }
 
     /// Refuses a known caller whose namespace was refused too often in the last seconds: without a
@@ -352,19 +353,19 @@ impl Broker {
         namespace: &Namespace,
         source: Source,
     ) -> Refusal {
-        let refusal = match decision(refusal.reason) {
+        let refusal = match decision_of(refusal.reason) {
             "denied" => Reason::RateLimited.into(),
             _ => refusal,
         };
-        let decision = decision(refusal.reason);
-        self.parts.metrics.request(decision, refusal.reason);
-        self.summary.count(SummarisedRefusal {
+        let decision = decision_of(refusal.reason);
+        self.parts.metrics.count_request(decision, refusal.reason);
+        self.summary.count_refusal(SummarisedRefusal {
             decision,
             reason: refusal.reason,
             source,
             namespace: Some(namespace),
         });
-        self.refusal_budget.delay().await;
+        self.refusal_budget.delay_refusal().await;
         refusal
     }
 
@@ -373,14 +374,14 @@ impl Broker {
     /// # Errors
     /// [`Reason::RateLimited`]: its source sent too many of them, so a summary record counts this
     /// one.
-    pub async fn refuse(
+    pub async fn audit_refusal(
         &self,
         route: &'static str,
         reason: Reason,
         request_id: RequestId,
         source: Source,
     ) -> Result<(), Refusal> {
-        if self.parts.authenticator.count(source).is_err() {
+        if self.parts.authenticator.count_unreadable(source).is_err() {
             return Err(self.rate_limited(source).await);
         }
         let record = AuditRecord {
@@ -388,7 +389,7 @@ impl Broker {
             route,
             ..AuditRecord::default()
         };
-        self.refused(record, reason).await;
+        self.record_refusal(record, reason).await;
         Ok(())
     }
 
@@ -417,16 +418,19 @@ impl Broker {
             }),
             ..AuditRecord::default()
         };
-        self.refused(record, Reason::InputCredentialRejected).await;
+        self.record_refusal(record, Reason::InputCredentialRejected)
+            .await;
         Ok(())
     }
 
-    async fn refused(&self, mut record: AuditRecord, reason: Reason) {
+    async fn record_refusal(&self, mut record: AuditRecord, reason: Reason) {
         record.time = self.parts.clock.now().wall;
-        record.ended(decision(reason), reason);
+        record.set_decision(decision_of(reason), reason);
         // The request is refused even if the record cannot be written.
         let _ = self.parts.audit.record(&record).await;
-        self.parts.metrics.request(decision(reason), reason);
+        self.parts
+            .metrics
+            .count_request(decision_of(reason), reason);
     }
 
     /// Identifies a reader of fleet inputs by its client certificate.
@@ -445,12 +449,12 @@ impl Broker {
         identified.map_err(|refusal| RefusedInputCertificate { chain, refusal })
     }
 
-    async fn decide(
+    async fn decide_request(
         &self,
         request: &Request<'_>,
         record: &mut AuditRecord,
     ) -> Result<Granted, Refusal> {
-        let caller = self.authenticate(request, record).await?;
+        let caller = self.authenticate_caller(request, record).await?;
         record.caller = Some(caller.caller.clone());
         record.stale = caller.stale;
         let now = self.parts.clock.now().mono;
@@ -462,15 +466,15 @@ impl Broker {
         }
         // Tries once more if the configuration changed to another grant meanwhile: the minted token
         // belongs to the earlier grant.
-        match self.attempt(&caller, request, record).await {
+        match self.attempt_issuance(&caller, request, record).await {
             Err(refusal) if refusal.reason == Reason::GrantSuperseded => {
-                self.attempt(&caller, request, record).await
+                self.attempt_issuance(&caller, request, record).await
             }
             outcome => outcome,
         }
     }
 
-    async fn authenticate(
+    async fn authenticate_caller(
         &self,
         request: &Request<'_>,
         record: &mut AuditRecord,
@@ -491,7 +495,7 @@ impl Broker {
         }
     }
 
-    async fn attempt(
+    async fn attempt_issuance(
         &self,
         caller: &Authentication,
         request: &Request<'_>,
@@ -501,16 +505,16 @@ impl Broker {
         let policy = self.parts.policy.current();
         let now = self.parts.clock.now();
         self.check_current(now)?;
-        let pair = self.pair(&policy, &requester, request)?;
-        let review = self.review(caller, &pair, record).await?;
-        let grant = authorise::grant(&policy, requester, pair.clone(), review)
-            .map_err(|reason| self.advised(reason, &pair))?;
+        let pair = self.allowed_pair(&policy, &requester, request)?;
+        let review = self.review_delegation(caller, &pair, record).await?;
+        let grant = authorise::grant_token(&policy, requester, pair.clone(), review)
+            .map_err(|reason| self.advise_refusal(reason, &pair))?;
         let target = policy
             .targets
             .get(grant.pair().target())
             .ok_or(Reason::TargetNotGranted)?;
         if request.needs_cluster && !target.is_cluster() {
-            return Err(detailed(
+            return Err(refusal_with_detail(
                 Reason::RequestInvalid,
                 "the target has kind: Audience, so it is no cluster; exchange the token at \
                  /v1/token"
@@ -521,7 +525,7 @@ impl Broker {
         let min_ttl = request.min_ttl.unwrap_or_default();
         if min_ttl > lifetime::greatest_min_ttl(grant.pair().lifetime()) {
             let most = lifetime::greatest_min_ttl(grant.pair().lifetime()).as_secs();
-            return Err(detailed(
+            return Err(refusal_with_detail(
                 Reason::RequestInvalid,
                 format!("min_ttl may be at most {most} for this target"),
             ));
@@ -533,19 +537,19 @@ impl Broker {
                 .await
                 .map_err(|error| Refusal {
                     retry_after: error.retry_after(),
-                    ..self.advised(error.reason(), &pair)
+                    ..self.advise_refusal(error.reason(), &pair)
                 })?;
         let now = self.parts.clock.now();
         self.check_current(now)?;
         // Policy and the live objects may have changed during a review or a mint.
-        authorise::still_holds(&self.parts.policy.look(), &*self.parts.live, &grant)?;
-        let usable = token.usable(now).ok_or(Reason::MintFailed)?;
+        authorise::still_holds(&self.parts.policy.borrow(), &*self.parts.live, &grant)?;
+        let usable = token.remaining_lifetime(now).ok_or(Reason::MintFailed)?;
         if usable < min_ttl {
             let detail = format!(
                 "min_ttl is more than the lifetime of the hub's tokens: this one has {} s left",
                 usable.as_secs()
             );
-            return Err(detailed(Reason::RequestInvalid, detail));
+            return Err(refusal_with_detail(Reason::RequestInvalid, detail));
         }
         if let Some(external) = &self.parts.external {
             external.use_up(&caller.caller)?;
@@ -565,7 +569,7 @@ impl Broker {
     }
 
     /// Returns the hub's review of the caller's delegation, where the pair needs one.
-    async fn review(
+    async fn review_delegation(
         &self,
         caller: &Authentication,
         pair: &Pair,
@@ -579,7 +583,7 @@ impl Broker {
                 let delegation = self
                     .parts
                     .delegations
-                    .review(caller, &pair.service_account().account)
+                    .review_delegation(caller, &pair.service_account().account)
                     .await?;
                 record.stale |= delegation.stale;
                 Ok(delegation.review)
@@ -589,17 +593,17 @@ impl Broker {
 
     /// Adds to a refusal what blocks the request and how to fix it. This text reaches only callers
     /// to which policy grants the pair.
-    fn advised(&self, reason: Reason, pair: &Pair) -> Refusal {
+    fn advise_refusal(&self, reason: Reason, pair: &Pair) -> Refusal {
         let policy = self.parts.policy.current();
         Refusal {
             reason,
-            detail: advice::on(reason, pair, policy.own_namespace.as_ref()),
+            detail: advice::advice_on(reason, pair, policy.own_namespace.as_ref()),
             retry_after: None,
         }
     }
 
     /// Returns the pair for the first of the request's delivery types that policy allows.
-    fn pair(
+    fn allowed_pair(
         &self,
         policy: &Policy,
         requester: &Requester,
@@ -607,7 +611,7 @@ impl Broker {
     ) -> Result<Pair, Reason> {
         let mut outcome = Err(Reason::TargetNotGranted);
         for delivery in request.deliveries {
-            outcome = authorise::pair(
+            outcome = authorise::authorise_request(
                 policy,
                 &*self.parts.live,
                 requester,
@@ -641,12 +645,12 @@ impl Broker {
                 Some(fix) => format!("{error}; {fix}"),
                 None => error.to_string(),
             };
-            detailed(error.reason(), detail)
+            refusal_with_detail(error.reason(), detail)
         })
     }
 }
 
-fn detailed(reason: Reason, detail: String) -> Refusal {
+fn refusal_with_detail(reason: Reason, detail: String) -> Refusal {
     Refusal {
         reason,
         detail: Some(detail),
@@ -656,7 +660,7 @@ fn detailed(reason: Reason, detail: String) -> Refusal {
 
 /// Classifies a refusal for audit and metrics: `denied` is a decision about the request, `failed`
 /// means that Keyferry could not carry out what was allowed.
-fn decision(reason: Reason) -> &'static str {
+fn decision_of(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {
         reason if reason.is_about_caller() => "denied",

@@ -39,7 +39,7 @@ pub use self::error::CallerTrustError;
 const HUB_CLIENT_CA: &str =
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 /// The least time between two reads of a Secret, however often it changes.
-const PAUSE: Duration = Duration::from_millis(500);
+const MIN_READ_INTERVAL: Duration = Duration::from_millis(500);
 /// The pause after a read that failed: the watch would report the same change again at once, and
 /// without one it would end only after minutes.
 const AFTER_UNREAD: Duration = Duration::from_secs(10);
@@ -201,11 +201,14 @@ impl CallerTrust {
             trust: TrustReader::default(),
             reads: RwLock::default(),
         };
-        for secret in trust.secrets() {
-            let good = trust.read(&secret).await.map_err(|bad| bad.fault.error)?;
+        for secret in trust.watched_secrets() {
+            let good = trust
+                .read_secret(&secret)
+                .await
+                .map_err(|bad| bad.fault.error)?;
             trust.reads.write().insert(secret, good.into());
         }
-        trust.publish();
+        trust.publish_rules();
         Ok(trust)
     }
 
@@ -215,14 +218,14 @@ impl CallerTrust {
     }
 
     /// Reloads the CAs until the task is dropped, and uses each list of credentials for inputs.
-    pub async fn follow(
+    pub async fn run_trust_reload(
         self,
         inputs: watch::Receiver<InputCredentials>,
         reload_signal: ReloadSignal,
     ) {
         let trust = Arc::new(self);
         let mut secrets = JoinSet::new();
-        for secret in trust.secrets() {
+        for secret in trust.watched_secrets() {
             let (inputs, reload_signal) = (inputs.clone(), reload_signal.clone());
             secrets.spawn(Arc::clone(&trust).follow_one(secret, inputs, reload_signal));
         }
@@ -238,32 +241,32 @@ impl CallerTrust {
     ) {
         let mut is_listed = true;
         loop {
-            let last = self.last(&secret);
+            let last = self.last_read(&secret);
             let due = async {
                 if last.is_polled() {
                     tokio::time::sleep(AFTER_UNREAD).await;
                 } else {
                     let version = last.version.as_deref();
-                    self.access.secrets.changed(&secret, version).await;
+                    self.access.secrets.wait_for_change(&secret, version).await;
                 }
             };
             tokio::select! {
                 () = due => {}
-                () = reload_signal.ordered() => {}
+                () = reload_signal.received() => {}
                 changed = inputs.changed(), if is_listed => {
                     is_listed = changed.is_ok();
                     let listed = inputs.borrow_and_update().clone();
                     *self.inputs.write() = listed;
                     // The Secret is read below too: a new rule may forbid the CA that it has.
-                    self.publish();
+                    self.publish_rules();
                 }
             }
-            self.reload(&secret).await;
-            tokio::time::sleep(PAUSE).await;
+            self.reload_secret(&secret).await;
+            tokio::time::sleep(MIN_READ_INTERVAL).await;
         }
     }
 
-    fn secrets(&self) -> BTreeSet<ObjectName> {
+    fn watched_secrets(&self) -> BTreeSet<ObjectName> {
         let inputs = self.inputs.read();
         let callers = self.callers.iter().map(|caller| &caller.rule);
         let inputs = inputs.iter().filter_map(|one| one.certificate());
@@ -279,30 +282,30 @@ impl CallerTrust {
         rules.all(|rule| rule.authority_secret != *secret || rule.allow_hub_client_ca)
     }
 
-    fn last(&self, secret: &ObjectName) -> LastRead {
+    fn last_read(&self, secret: &ObjectName) -> LastRead {
         self.reads.read().get(secret).cloned().unwrap_or_default()
     }
 
     /// Reads a Secret again, and uses or withdraws its CA.
-    async fn reload(&self, secret: &ObjectName) {
-        let last = self.last(secret);
-        match self.read(secret).await {
+    async fn reload_secret(&self, secret: &ObjectName) {
+        let last = self.last_read(secret);
+        match self.read_secret(secret).await {
             Ok(good) => {
                 let is_used = last.authority.as_deref() == Some(&good.authority)
                     && last.hub_keys.as_deref() == good.hub_keys.as_ref();
                 self.reads.write().insert(secret.clone(), good.into());
                 if !is_used {
-                    self.publish();
+                    self.publish_rules();
                     self.metrics.caller_authority_reloaded(true);
                     tracing::info!(%secret, "the CA of client certificates was reloaded");
                 }
             }
-            Err(bad) => self.failed(secret, last, bad).await,
+            Err(bad) => self.handle_failed_read(secret, last, bad).await,
         }
     }
 
     /// Decides whether the earlier CA stays in use, and reports the failure once.
-    async fn failed(&self, secret: &ObjectName, last: LastRead, bad: BadSecret) {
+    async fn handle_failed_read(&self, secret: &ObjectName, last: LastRead, bad: BadSecret) {
         let BadSecret { read, fault } = bad;
         let now = self.clock.now();
         let is_unknown = fault.error.state() == SourceState::Unknown;
@@ -312,7 +315,7 @@ impl CallerTrust {
             .authority
             .clone()
             .filter(|_| !is_unknown || stale < self.max_stale)
-            .and_then(|authority| fault.remainder(authority));
+            .and_then(|authority| fault.remaining_authority(authority));
         let Fault {
             error, hub_keys, ..
         } = fault;
@@ -342,7 +345,7 @@ impl CallerTrust {
             },
         );
         if has_less || has_other_keys {
-            self.publish();
+            self.publish_rules();
         }
         if is_unknown && !has_less {
             if begins {
@@ -365,9 +368,9 @@ impl CallerTrust {
         };
         tracing::error!(reason = %Reason::CallerAuthorityInvalid, %error, "{outcome}");
         if let Some(uid) = uid {
-            let about = event::Subject::secret(&self.access.namespace, secret, &uid);
-            let finding = Finding::not(Reason::CallerAuthorityInvalid, error.message());
-            event::write(
+            let about = event::Subject::of_secret(&self.access.namespace, secret, &uid);
+            let finding = Finding::failed(Reason::CallerAuthorityInvalid, error.message());
+            event::write_event(
                 &self.access.objects,
                 &*self.access.random,
                 &about,
@@ -379,7 +382,7 @@ impl CallerTrust {
     }
 
     /// Makes the current rules from the last reads.
-    fn publish(&self) {
+    fn publish_rules(&self) {
         let read = self.reads.read();
         let rule_of = |rule: &ClientCertificateRule| {
             let last = read.get(&rule.authority_secret);
@@ -422,7 +425,7 @@ impl CallerTrust {
         self.trust.set(callers, inputs);
     }
 
-    async fn read(&self, name: &ObjectName) -> Result<GoodSecret, BadSecret> {
+    async fn read_secret(&self, name: &ObjectName) -> Result<GoodSecret, BadSecret> {
         let place = format!("Secret {}/{name}", self.access.namespace);
         let secret = self.access.secrets.read(name).await;
         let ServingSecret {
@@ -434,7 +437,7 @@ impl CallerTrust {
             read: None,
             fault: CallerTrustError::unread_secret(place.clone(), &error).into(),
         })?;
-        match self.check(name, &place, pem).await {
+        match self.check_authority(name, &place, pem).await {
             Ok((authority, hub_keys)) => Ok(GoodSecret {
                 version,
                 uid,
@@ -448,7 +451,7 @@ impl CallerTrust {
         }
     }
 
-    async fn check(
+    async fn check_authority(
         &self,
         secret: &ObjectName,
         place: &str,
@@ -512,7 +515,7 @@ impl CallerTrust {
 
 impl Fault {
     /// What of the CA that was in use stays in use.
-    fn remainder(&self, authority: Arc<CallerAuthority>) -> Option<Arc<CallerAuthority>> {
+    fn remaining_authority(&self, authority: Arc<CallerAuthority>) -> Option<Arc<CallerAuthority>> {
         match self.error.state() {
             SourceState::Absent | SourceState::Refused => None,
             SourceState::Wrong => {

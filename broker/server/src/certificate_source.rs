@@ -73,7 +73,7 @@ struct CertificateSecret {
 }
 
 /// The source that the configuration names. Without access to the hub, a Secret is an error.
-pub(crate) fn of(
+pub(crate) fn certificate_source(
     source: &TlsSource,
     access: &CertificateAccess,
 ) -> Result<Arc<dyn CertificateSource>, ServingCertificateError> {
@@ -100,22 +100,26 @@ pub(crate) fn of(
 }
 
 impl CertificateSource for CertificateFiles {
-    fn read(&self) -> BoxFuture<'_, CertificateRead> {
+    fn read_certificate(&self) -> BoxFuture<'_, CertificateRead> {
         let read = CertificateRead {
             content: of_files(&self.files),
             secret: None,
-            read_at: now(),
+            read_at: wall_clock(),
         };
         Box::pin(ready(read))
     }
 
-    fn changed<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, ()> {
+    fn wait_for_change<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, ()> {
         Box::pin(tokio::time::sleep(FILE_INTERVAL))
     }
 
     /// Writes an Event about the process's own Pod: that is where people look for the cause of its
     /// state.
-    fn report<'a>(&'a self, _: Option<&'a ReadSecret>, finding: &'a Finding) -> BoxFuture<'a, ()> {
+    fn report_finding<'a>(
+        &'a self,
+        _: Option<&'a ReadSecret>,
+        finding: &'a Finding,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Some(PodEvents {
                 pod,
@@ -125,14 +129,14 @@ impl CertificateSource for CertificateFiles {
             else {
                 return;
             };
-            let about = event::Subject::pod(&pod.namespace, &pod.name, &pod.uid);
-            event::write(objects, &**random, &about, finding, now()).await;
+            let about = event::Subject::of_pod(&pod.namespace, &pod.name, &pod.uid);
+            event::write_event(objects, &**random, &about, finding, wall_clock()).await;
         })
     }
 }
 
 impl CertificateSource for CertificateSecret {
-    fn read(&self) -> BoxFuture<'_, CertificateRead> {
+    fn read_certificate(&self) -> BoxFuture<'_, CertificateRead> {
         Box::pin(async move {
             let at = format!("Secret {}/{}", self.access.namespace, self.name);
             let (content, secret) = match self.access.secrets.read(&self.name).await {
@@ -143,22 +147,22 @@ impl CertificateSource for CertificateSecret {
                     };
                     (of_secret(secret, &at), Some(read))
                 }
-                Err(error) => (Err(unread(at, &error)), None),
+                Err(error) => (Err(unread_error(at, &error)), None),
             };
             CertificateRead {
                 content,
                 secret,
-                read_at: now(),
+                read_at: wall_clock(),
             }
         })
     }
 
-    fn changed<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, ()> {
-        self.access.secrets.changed(&self.name, version)
+    fn wait_for_change<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, ()> {
+        self.access.secrets.wait_for_change(&self.name, version)
     }
 
     /// Writes an Event about the Secret.
-    fn report<'a>(
+    fn report_finding<'a>(
         &'a self,
         secret: Option<&'a ReadSecret>,
         finding: &'a Finding,
@@ -168,22 +172,33 @@ impl CertificateSource for CertificateSecret {
             let Some(secret) = secret else {
                 return;
             };
-            let about = event::Subject::secret(&access.namespace, name, &secret.uid);
-            event::write(&access.objects, &*access.random, &about, finding, now()).await;
+            let about = event::Subject::of_secret(&access.namespace, name, &secret.uid);
+            event::write_event(
+                &access.objects,
+                &*access.random,
+                &about,
+                finding,
+                wall_clock(),
+            )
+            .await;
         })
     }
 }
 
-fn now() -> Timestamp {
+fn wall_clock() -> Timestamp {
     SystemClock::start().now().wall
 }
 
 fn of_files(files: &TlsFiles) -> Result<CertificateContent, ServingCertificateError> {
     Ok(CertificateContent {
-        certificate: bytes(&files.certificate)?,
-        key: SecretSlice::from(bytes(&files.key)?),
+        certificate: read_bytes(&files.certificate)?,
+        key: SecretSlice::from(read_bytes(&files.key)?),
         // Keyferry does not need it, so a missing or unreadable one is not an error.
-        authority: regular_file::read(&files.certificate.with_file_name("ca.crt"), MAX_BYTES).ok(),
+        authority: regular_file::read_regular_file(
+            &files.certificate.with_file_name("ca.crt"),
+            MAX_BYTES,
+        )
+        .ok(),
         certificate_at: files.certificate.display().to_string(),
         key_at: files.key.display().to_string(),
     })
@@ -220,34 +235,34 @@ fn of_secret(
     })
 }
 
-fn unread(at: String, error: &HubError) -> ServingCertificateError {
+fn unread_error(at: String, error: &HubError) -> ServingCertificateError {
     match error {
         HubError::NotFound(_) => ServingCertificateError::new(
             at,
             "it does not exist",
             "create it, of type kubernetes.io/tls, in Keyferry's namespace",
         )
-        .absent(),
+        .as_absent(),
         HubError::Forbidden(_) => ServingCertificateError::new(
             at,
             error.to_string(),
             "allow Keyferry's account to get and watch this Secret by name",
         )
-        .unread(),
+        .as_unread(),
         _ => ServingCertificateError::new(
             at,
             format!("it could not be read: {error}"),
             "wait until the hub answers; or mount the Secret and name its files, which need no hub",
         )
-        .unread(),
+        .as_unread(),
     }
 }
 
-fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
+fn read_bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
     let wrong = |problem: String, fix: &str| {
         ServingCertificateError::new(path.display().to_string(), problem, fix)
     };
-    regular_file::read(path, MAX_BYTES).map_err(|error| match error {
+    regular_file::read_regular_file(path, MAX_BYTES).map_err(|error| match error {
         FileError::System(error) => {
             let absent = error.kind() == ErrorKind::NotFound;
             let error = wrong(
@@ -255,9 +270,9 @@ fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
                 "mount the file there, readable for Keyferry's user",
             );
             if absent {
-                error.absent()
+                error.as_absent()
             } else {
-                error.unread()
+                error.as_unread()
             }
         }
         FileError::NotRegular => wrong("it is not a regular file".to_owned(), "name a file"),
@@ -275,7 +290,7 @@ mod tests {
     use keyferry_hub::ports::{HubError, ServingSecret};
     use secrecy::SecretSlice;
 
-    use super::{of_files, of_secret, unread};
+    use super::{of_files, of_secret, unread_error};
 
     fn secret(kind: &str, certificate: Option<&str>, key: Option<&str>) -> ServingSecret {
         ServingSecret {
@@ -324,8 +339,8 @@ mod tests {
     #[test]
     fn only_a_missing_secret_is_absent() {
         let at = || "Secret a/b".to_owned();
-        assert!(unread(at(), &HubError::NotFound(String::new())).is_absent());
-        let away = unread(at(), &HubError::Unreachable("refused".to_owned()));
+        assert!(unread_error(at(), &HubError::NotFound(String::new())).is_absent());
+        let away = unread_error(at(), &HubError::Unreachable("refused".to_owned()));
         assert!(!away.is_absent() && away.is_unread(), "{away}");
     }
 

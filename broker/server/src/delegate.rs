@@ -17,7 +17,7 @@ use crate::authenticate::{Authentication, TokenKey};
 /// How long a SubjectAccessReview is cached.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
 /// The maximum number of cached reviews.
-const CAPACITY: u64 = 20_000;
+const MAX_CACHED_REVIEWS: u64 = 20_000;
 
 type DelegationKey = (TokenKey, ServiceAccount);
 type ReviewError = FetchError<Infallible, HubError>;
@@ -55,7 +55,7 @@ impl Delegations {
             refused: Duration::ZERO,
         };
         Self {
-            reviews: StaleCache::new(lifetimes, CAPACITY, Arc::clone(&clock)),
+            reviews: StaleCache::new(lifetimes, MAX_CACHED_REVIEWS, Arc::clone(&clock)),
             hub,
             clock,
             metrics,
@@ -67,7 +67,7 @@ impl Delegations {
     /// # Errors
     /// [`Reason::HubUnreachable`] without an earlier answer that is still valid;
     /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
-    pub async fn review(
+    pub async fn review_delegation(
         &self,
         caller: &Authentication,
         account: &ServiceAccount,

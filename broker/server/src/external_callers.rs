@@ -33,7 +33,7 @@ use crate::new_callers::NewCallers;
 /// How long a verified token is cached. A key that its issuer withdrew is accepted this much longer.
 const VERIFIED_LIFETIME: Duration = Duration::from_secs(10);
 /// The maximum number of cached tokens.
-const CAPACITY: u64 = 20_000;
+const MAX_CACHED_TOKENS: u64 = 20_000;
 
 /// The dependencies of [`ExternalCallers`].
 pub struct ExternalCallersParts {
@@ -68,7 +68,7 @@ impl ExternalCallers {
             refused: Duration::ZERO,
         };
         Self {
-            verified: StaleCache::new(lifetimes, CAPACITY, Arc::clone(&parts.clock)),
+            verified: StaleCache::new(lifetimes, MAX_CACHED_TOKENS, Arc::clone(&parts.clock)),
             keys: IssuerKeys::new(&parts.issuers, parts.source, Arc::clone(&parts.clock)),
             used: UsedTokens::new(parts.issuers.len(), &parts.hash_key),
             issuers: parts.issuers.into(),
@@ -78,16 +78,16 @@ impl ExternalCallers {
     }
 
     /// Returns the caller of a token that was verified recently.
-    pub(crate) fn known(&self, key: &TokenKey) -> Option<Result<VerifiedCaller, Reason>> {
+    pub(crate) fn cached_caller(&self, key: &TokenKey) -> Option<Result<VerifiedCaller, Reason>> {
         match self.verified.lookup(key) {
-            Lookup::Fresh(identity) => Some(self.caller(&identity)),
+            Lookup::Fresh(identity) => Some(self.caller_of(&identity)),
             _ => None,
         }
     }
 
     /// Whether a token claims to be of one of these issuers. A token that claims the hub's issuer
     /// never is, so the hub always decides on its own tokens.
-    pub(crate) fn covers(&self, token: &PresentedToken<'_>, hub: &Issuer) -> bool {
+    pub(crate) fn claims_external_issuer(&self, token: &PresentedToken<'_>, hub: &Issuer) -> bool {
         let Ok(jwt) = UnverifiedJwt::parse_id_token(token.expose()) else {
             return false;
         };
@@ -104,7 +104,7 @@ impl ExternalCallers {
     ///
     /// # Errors
     /// A `Caller…` reason, or [`Reason::RateLimited`].
-    pub(crate) async fn authenticate(
+    pub(crate) async fn verify_caller(
         &self,
         token: &PresentedToken<'_>,
         key: TokenKey,
@@ -115,20 +115,21 @@ impl ExternalCallers {
                 .map_err(|_| Reason::CallerMalformed)?;
             // Refuses tokens for other audiences without a signature check. The rules are compared
             // after the signature.
-            external::read(&jwt, &self.issuers, self.clock.now().wall)?;
+            external::check_unverified(&jwt, &self.issuers, self.clock.now().wall)?;
             let issuer = claimed_issuer(&jwt).ok_or(Reason::CallerMalformed)?;
             let kid = jwt.kid().ok_or(Reason::CallerMalformed)?;
             (issuer.to_owned(), kid.to_owned())
         };
         let keys = self.keys.key_set(&issuer, &kid).await?;
-        let (token, issuers) = (token.keep(), Arc::clone(&self.issuers));
+        let (token, issuers) = (token.to_secret(), Arc::clone(&self.issuers));
         let now = self.clock.now();
         let identity = new_callers
-            .check(move || {
+            .run_check(move || {
                 let jwt = UnverifiedJwt::parse_id_token(token.expose_secret())
                     .map_err(|_| Reason::CallerMalformed)?;
-                let signature = verify::verify(&jwt, &keys).map_err(|_| Reason::CallerRejected)?;
-                external::accept(&signature, &issuers, now.wall)
+                let signature =
+                    verify::verify_signature(&jwt, &keys).map_err(|_| Reason::CallerRejected)?;
+                external::accept_external(&signature, &issuers, now.wall)
             })
             .await?;
         // The signature is verified, so the configuration names this namespace, not the caller.
@@ -136,7 +137,7 @@ impl ExternalCallers {
         let expiry = Deadline::at(identity.expires_at(), now);
         self.verified
             .accept(key, identity.clone(), now, Some(expiry));
-        self.caller(&identity)
+        self.caller_of(&identity)
     }
 
     /// Uses up the token of a caller, if it is for one use. Called when its request is granted and
@@ -147,13 +148,13 @@ impl ExternalCallers {
     /// tokens can be remembered.
     pub fn use_up(&self, caller: &VerifiedCaller) -> Result<(), Reason> {
         match caller.external() {
-            Some(identity) => self.used.add(identity, self.clock.now().wall),
+            Some(identity) => self.used.add_token(identity, self.clock.now().wall),
             None => Ok(()),
         }
     }
 
-    fn caller(&self, identity: &ExternalIdentity) -> Result<VerifiedCaller, Reason> {
-        if self.used.has(identity) {
+    fn caller_of(&self, identity: &ExternalIdentity) -> Result<VerifiedCaller, Reason> {
+        if self.used.is_used(identity) {
             return Err(Reason::CallerTokenReused);
         }
         identity.caller(self.live.service_account(identity.account()))

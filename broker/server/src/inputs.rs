@@ -35,7 +35,7 @@ use crate::broker::{Refusal, RefusedInputCertificate};
 pub(crate) use turn::Turn;
 
 /// The route's name in audit records.
-pub(crate) const ROUTE: &str = "inputs";
+pub(crate) const ROUTE_NAME: &str = "inputs";
 
 /// How long after the watches were complete the policy is certainly made of all their objects. An
 /// earlier answer could lack accesses, which a reader would take for removed ones.
@@ -152,20 +152,20 @@ impl Inputs {
     }
 
     /// Returns the collection for a request. `resource` is `None` if the path names none.
-    pub(crate) async fn answer(
+    pub(crate) async fn answer_request(
         self: Arc<Self>,
         shown: ShownCredential,
         resource: Option<InputResource>,
         request_id: RequestId,
     ) -> Result<InputsAnswer, InputsRefusal> {
         let now = self.parts.clock.now();
-        let caller = self.caller(shown, now)?;
-        let turn = self.turns.begin(&caller, now.mono);
+        let caller = self.verify_caller(shown, now)?;
+        let turn = self.turns.begin_read(&caller, now.mono);
         let turn = turn.map_err(|_| InputsRefusal::TooMany)?;
         let mut record = AuditRecord {
             time: now.wall,
             request_id,
-            route: ROUTE,
+            route: ROUTE_NAME,
             input_credential: Some(caller.name().clone()),
             input_certificate: caller.certificate().cloned(),
             ..AuditRecord::default()
@@ -173,7 +173,7 @@ impl Inputs {
         // A long list takes some milliseconds, in which this thread serves no token.
         let this = Arc::clone(&self);
         let reading = tokio::task::spawn_blocking(move || {
-            let outcome = this.read(&caller, resource.as_ref(), now, &mut record);
+            let outcome = this.read_collection(&caller, resource.as_ref(), now, &mut record);
             (outcome, record)
         });
         let (outcome, mut record) = match reading.await {
@@ -189,9 +189,9 @@ impl Inputs {
             Err(InputsRefusal::NotAvailable(error)) => ("failed", error.reason()),
             Err(_) => ("denied", Reason::InputsNotGranted),
         };
-        record.ended(decision, reason);
+        record.set_decision(decision, reason);
         let recorded = self.parts.audit.record(&record).await;
-        self.parts.metrics.request(decision, reason);
+        self.parts.metrics.count_request(decision, reason);
         match recorded {
             Ok(()) => outcome.map(|collection| InputsAnswer { collection, turn }),
             // A refusal stays one: to withhold it would not be any safer.
@@ -199,7 +199,11 @@ impl Inputs {
         }
     }
 
-    fn caller(&self, shown: ShownCredential, now: Moment) -> Result<InputCaller, InputsRefusal> {
+    fn verify_caller(
+        &self,
+        shown: ShownCredential,
+        now: Moment,
+    ) -> Result<InputCaller, InputsRefusal> {
         let unread = || InputsRefusal::NotAvailable(InputsError::Unread);
         let live = self.parts.live.is_current(self.parts.max_stale, now);
         if !live || now.mono < self.settled_at || !self.parts.credentials.is_read() {
@@ -221,7 +225,7 @@ impl Inputs {
         }
     }
 
-    fn read(
+    fn read_collection(
         &self,
         caller: &InputCaller,
         resource: Option<&InputResource>,
@@ -233,7 +237,7 @@ impl Inputs {
             .ok_or(InputsRefusal::NotFound)?;
         let fleet = self.parts.fleet.current();
         let read = match resource {
-            InputResource::Targets(namespace) => documents::targets(
+            InputResource::Targets(namespace) => documents::target_inputs(
                 &fleet.policy,
                 &*self.parts.live,
                 &self.parts.hub_name,
@@ -264,8 +268,8 @@ impl Inputs {
     ) -> Option<Result<Collection, InputsError>> {
         let target = fleet.policy.targets.get(name)?;
         Some(match resource {
-            InputResource::Cluster(_) => documents::cluster(name, target.identity.as_ref()?),
-            InputResource::Accesses(_) => documents::accesses(
+            InputResource::Cluster(_) => documents::cluster_inputs(name, target.identity.as_ref()?),
+            InputResource::Accesses(_) => documents::access_inputs(
                 &fleet.policy,
                 &fleet.index,
                 &*self.parts.live,
@@ -273,7 +277,9 @@ impl Inputs {
                 target,
             ),
             InputResource::PlatformComponents(_) => {
-                self.parts.components.of(name, self.parts.max_stale, now)
+                self.parts
+                    .components
+                    .inputs_of_target(name, self.parts.max_stale, now)
             }
             InputResource::Targets(_) => return None,
         })

@@ -27,20 +27,20 @@ use crate::authenticate::TokenKey;
 use crate::new_callers::NewCallers;
 
 /// The path that a reader must be allowed to `get`, whatever path the listener serves it at.
-const PATH: &str = "/metrics";
+const METRICS_PATH: &str = "/metrics";
 /// How long a permission is cached.
 const PERMISSION_LIFETIME: Duration = Duration::from_secs(10);
 /// How long a refusal is cached, to slow down a client that retries in a loop.
 const REFUSAL_LIFETIME: Duration = Duration::from_secs(5);
 /// The maximum number of cached readers. A hub has few, and refused ones must not use up memory.
-const CAPACITY: u64 = 1_000;
+const MAX_CACHED_READERS: u64 = 1_000;
 /// How many of the hub's 16 concurrent reviews readers may use: callers need the others.
-const REVIEWS: usize = 2;
+const MAX_CONCURRENT_REVIEWS: usize = 2;
 /// How many of them are for readers that the hub has not accepted recently. The other one is always
 /// left to known readers, so forged tokens do not delay them.
 const REVIEWS_OF_UNKNOWN: usize = 1;
 /// How long a reader waits for its review.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests a second of one address with tokens that the hub has not accepted recently.
 const UNKNOWN_PER_ADDRESS: u32 = 5;
 
@@ -79,11 +79,11 @@ impl MetricsReaders {
         };
         Self {
             reviewer: Arc::new(Reviewer {
-                permissions: StaleCache::new(lifetimes, CAPACITY, Arc::clone(&clock)),
+                permissions: StaleCache::new(lifetimes, MAX_CACHED_READERS, Arc::clone(&clock)),
                 hub,
                 clock,
                 metrics,
-                reviews: Semaphore::new(REVIEWS),
+                reviews: Semaphore::new(MAX_CONCURRENT_REVIEWS),
                 reviews_of_unknown: Semaphore::new(REVIEWS_OF_UNKNOWN),
             }),
             hash_key: hmac::Key::new(hmac::HMAC_SHA256, &hash_key),
@@ -100,22 +100,26 @@ impl MetricsReaders {
     /// [`Reason::CallerRejected`] or [`Reason::MetricsForbidden`]; [`Reason::RateLimited`];
     /// [`Reason::HubUnreachable`] without an earlier permission that is still valid;
     /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
-    pub async fn check(&self, token: &PresentedToken<'_>, source: Source) -> Result<(), Reason> {
-        let (key, permissions) = (self.key(token), &self.reviewer.permissions);
+    pub async fn check_reader(
+        &self,
+        token: &PresentedToken<'_>,
+        source: Source,
+    ) -> Result<(), Reason> {
+        let (key, permissions) = (self.token_key(token), &self.reviewer.permissions);
         let is_known = match permissions.lookup(&key) {
             Lookup::Fresh(()) => return Ok(()),
             // The hub accepted this token recently: its review is due again.
             Lookup::Stale(()) => true,
             Lookup::Refused(reason) => {
-                self.count(source)?;
+                self.count_unreadable(source)?;
                 return Err(reason);
             }
             Lookup::Unknown => {
-                self.count(source)?;
+                self.count_unreadable(source)?;
                 false
             }
         };
-        let review = || Arc::clone(&self.reviewer).review(key, token.keep(), is_known);
+        let review = || Arc::clone(&self.reviewer).review_reader(key, token.to_secret(), is_known);
         match permissions.fetch_or_stale(&key, allows_stale, review).await {
             Ok(_) => Ok(()),
             Err(FetchError::Refused(reason)) => Err(reason),
@@ -134,12 +138,12 @@ impl MetricsReaders {
     ///
     /// # Errors
     /// [`Reason::RateLimited`].
-    pub fn count(&self, source: Source) -> Result<(), Reason> {
+    pub fn count_unreadable(&self, source: Source) -> Result<(), Reason> {
         self.unknown
             .of_source(source, self.reviewer.clock.now().mono)
     }
 
-    fn key(&self, token: &PresentedToken<'_>) -> TokenKey {
+    fn token_key(&self, token: &PresentedToken<'_>) -> TokenKey {
         let mut key = [0; 32];
         key.copy_from_slice(hmac::sign(&self.hash_key, token.expose().as_bytes()).as_ref());
         key
@@ -155,7 +159,7 @@ fn allows_stale(error: &HubError) -> bool {
 impl Reviewer {
     /// Sends both reviews, in a task of their own, so that a reader that hangs up does not stop
     /// them.
-    async fn review(
+    async fn review_reader(
         self: Arc<Self>,
         key: TokenKey,
         token: SecretString,
@@ -169,7 +173,7 @@ impl Reviewer {
             };
             Ok::<_, AcquireError>((unknown, self.reviews.acquire().await?))
         };
-        let Ok(Ok(_permits)) = tokio::time::timeout(PATIENCE, permits).await else {
+        let Ok(Ok(_permits)) = tokio::time::timeout(REVIEW_TIMEOUT, permits).await else {
             return Err(FetchError::Failed(HubError::Busy));
         };
         // Without an audience the hub checks for its own: a token that a caller may send to
@@ -178,12 +182,12 @@ impl Reviewer {
         self.metrics.token_review(answer.is_ok());
         let answer = answer.map_err(ReviewError::Failed)?;
         if !answer.authenticated {
-            return Err(self.refuse(key, Reason::CallerRejected));
+            return Err(self.refuse_reader(key, Reason::CallerRejected));
         }
-        let allowed = self.hub.path_review(&answer.user, PATH).await;
+        let allowed = self.hub.path_review(&answer.user, METRICS_PATH).await;
         self.metrics.access_review(allowed.is_ok());
         if !allowed.map_err(ReviewError::Failed)? {
-            return Err(self.refuse(key, Reason::MetricsForbidden));
+            return Err(self.refuse_reader(key, Reason::MetricsForbidden));
         }
         let now = self.clock.now();
         self.permissions
@@ -191,7 +195,7 @@ impl Reviewer {
         Ok(())
     }
 
-    fn refuse(&self, key: TokenKey, reason: Reason) -> ReviewError {
+    fn refuse_reader(&self, key: TokenKey, reason: Reason) -> ReviewError {
         self.permissions.refuse(key, reason, self.clock.now());
         FetchError::Refused(reason)
     }

@@ -19,16 +19,16 @@ use crate::refusal_delay::RefusalDelay;
 
 /// How many signature checks may wait per checking thread. Each takes 30 to 230 us, so a full queue
 /// is empty within 60 ms.
-const WAITING: usize = 256;
+const MAX_WAITING_PER_THREAD: usize = 256;
 /// How many of the hub's 16 concurrent TokenReviews new callers may use. This leaves room for
 /// reviews that are due again. One namespace can use 8, so some remain for the others.
-const REVIEWS: usize = 12;
+const MAX_CONCURRENT_REVIEWS: usize = 12;
 /// How long a new caller waits for its TokenReview.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All addresses of one /64 together may try this many times as often as a single one: the Pods of
 /// a node often share a /64, but a host on the internet has a whole one.
-const NETWORK: u32 = 8;
+const NETWORK_SHARE: u32 = 8;
 
 /// Bounds the resources that unknown callers can use.
 #[derive(Debug)]
@@ -49,12 +49,12 @@ impl NewCallers {
         Self {
             sources: limits.per_address.map(Rates::new),
             networks: limits.per_address.map(|rate| {
-                Rates::new(rate.saturating_mul(NonZeroU32::MIN.saturating_add(NETWORK - 1)))
+                Rates::new(rate.saturating_mul(NonZeroU32::MIN.saturating_add(NETWORK_SHARE - 1)))
             }),
             namespaces: limits.per_namespace.map(Rates::new),
             checking: Semaphore::new(threads),
-            waiting: Semaphore::new(threads * WAITING),
-            reviews: Semaphore::new(REVIEWS),
+            waiting: Semaphore::new(threads * MAX_WAITING_PER_THREAD),
+            reviews: Semaphore::new(MAX_CONCURRENT_REVIEWS),
             delay: RefusalDelay::default(),
         }
     }
@@ -71,12 +71,12 @@ impl NewCallers {
         let network = Some(source.network()).filter(|network| *network != source);
         // Checked first, so that a host with a whole /64 cannot fill memory with addresses. Counted
         // last, so that an address that asks too often costs its neighbours nothing.
-        if network.is_some_and(|network| !networks.has(&network, now)) {
+        if network.is_some_and(|network| !networks.has_token(&network, now)) {
             return Err(Reason::RateLimited);
         }
         let taken = sources
-            .take(source, now)
-            .and_then(|()| network.map_or(Ok(()), |network| networks.take(network, now)));
+            .take_token(source, now)
+            .and_then(|()| network.map_or(Ok(()), |network| networks.take_token(network, now)));
         taken.map_err(|_| Reason::RateLimited)
     }
 
@@ -87,7 +87,7 @@ impl NewCallers {
     pub(crate) fn of_namespace(&self, namespace: &Namespace, now: Duration) -> Result<(), Reason> {
         self.namespaces
             .as_ref()
-            .map_or(Ok(()), |rates| rates.take(namespace.clone(), now))
+            .map_or(Ok(()), |rates| rates.take_token(namespace.clone(), now))
             .map_err(|_| Reason::RateLimited)
     }
 
@@ -96,7 +96,7 @@ impl NewCallers {
     ///
     /// # Errors
     /// [`Reason::RateLimited`] if too many checks wait already, or the error of the check.
-    pub(crate) async fn check<C, T>(&self, check: C) -> Result<T, Reason>
+    pub(crate) async fn run_check<C, T>(&self, check: C) -> Result<T, Reason>
     where
         C: FnOnce() -> Result<T, Reason> + Send + 'static,
         T: Send + 'static,
@@ -117,8 +117,8 @@ impl NewCallers {
     }
 
     /// Waits for a permit for a TokenReview; `None` if it times out.
-    pub(crate) async fn review(&self) -> Option<SemaphorePermit<'_>> {
-        tokio::time::timeout(PATIENCE, self.reviews.acquire())
+    pub(crate) async fn review_permit(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::time::timeout(REVIEW_TIMEOUT, self.reviews.acquire())
             .await
             .ok()?
             .ok()
@@ -126,7 +126,7 @@ impl NewCallers {
 
     /// Delays a refusal for a moment, if not too many are delayed already.
     pub(crate) async fn delay_refusal(&self) {
-        self.delay.wait().await;
+        self.delay.wait_if_few().await;
     }
 }
 
@@ -160,8 +160,8 @@ mod tests {
     fn each_source_and_each_namespace_has_its_own_rate() {
         let callers = limited(1);
         let (one, other) = (
-            Source::of([192, 0, 2, 1].into()),
-            Source::of([192, 0, 2, 2].into()),
+            Source::of_address([192, 0, 2, 1].into()),
+            Source::of_address([192, 0, 2, 2].into()),
         );
         assert_eq!(
             (0..100)
@@ -198,7 +198,7 @@ mod tests {
     fn an_ipv6_address_has_a_rate_and_its_network_a_larger_one() {
         let callers = limited(10);
         let of = |host: u16| {
-            Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
+            Source::of_address(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
         };
         assert_eq!(
             (0..1000)
@@ -220,7 +220,8 @@ mod tests {
             240 - 60,
             "all addresses of a /64"
         );
-        let elsewhere = Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1).into());
+        let elsewhere =
+            Source::of_address(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1).into());
         assert_eq!(callers.of_source(elsewhere, NOW), Ok(()));
     }
 
@@ -236,7 +237,7 @@ mod tests {
                 let (callers, held) = (Arc::clone(&callers), Arc::clone(&held));
                 tokio::spawn(async move {
                     callers
-                        .check(move || {
+                        .run_check(move || {
                             let _ = held.lock().unwrap().recv();
                             Ok(())
                         })
@@ -247,7 +248,7 @@ mod tests {
         while callers.waiting.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(callers.check(|| Ok(())).await, Err(Reason::RateLimited));
+        assert_eq!(callers.run_check(|| Ok(())).await, Err(Reason::RateLimited));
         drop(hold);
         let outcomes = join_all(crowd).await;
         assert_eq!(
@@ -258,7 +259,9 @@ mod tests {
             room
         );
         assert_eq!(
-            callers.check(|| Err::<(), _>(Reason::CallerRejected)).await,
+            callers
+                .run_check(|| Err::<(), _>(Reason::CallerRejected))
+                .await,
             Err(Reason::CallerRejected)
         );
     }

@@ -38,23 +38,23 @@ impl Default for RefusalBudget {
 impl RefusalBudget {
     /// Counts a refusal of a caller, and returns whether it is within its namespace's budget. `now`
     /// is the monotonic time.
-    pub(crate) fn count(&self, caller: &ServiceAccountIdentity, now: Duration) -> bool {
+    pub(crate) fn count_refusal(&self, caller: &ServiceAccountIdentity, now: Duration) -> bool {
         // Whether this caller alone is refused too often matters only while refusals are delayed.
-        let _ = self.callers.take(caller.uid.clone(), now);
+        let _ = self.callers.take_token(caller.uid.clone(), now);
         let namespace = caller.account.namespace.clone();
-        self.namespaces.take(namespace, now).is_ok()
+        self.namespaces.take_token(namespace, now).is_ok()
     }
 
     /// Whether this caller is refused too often while there is no place to delay a refusal: then
     /// its requests are refused before they are decided, because a decision costs more than a
     /// refusal. Other callers of its namespace are decided on.
     pub(crate) fn is_overrun(&self, caller: &ServiceAccountIdentity, now: Duration) -> bool {
-        self.delay.is_full() && !self.callers.has(&caller.uid, now)
+        self.delay.is_full() && !self.callers.has_token(&caller.uid, now)
     }
 
     /// Delays a refusal beyond the budget.
-    pub(crate) async fn delay(&self) {
-        self.delay.wait().await;
+    pub(crate) async fn delay_refusal(&self) {
+        self.delay.wait_if_few().await;
     }
 }
 
@@ -87,7 +87,9 @@ mod tests {
     }
 
     fn count(budget: &RefusalBudget, caller: &ServiceAccountIdentity, refusals: usize) -> usize {
-        (0..refusals).filter(|_| budget.count(caller, NOW)).count()
+        (0..refusals)
+            .filter(|_| budget.count_refusal(caller, NOW))
+            .count()
     }
 
     #[tokio::test(start_paused = true)]
@@ -99,7 +101,7 @@ mod tests {
             !budget.is_overrun(&flood, NOW),
             "a refusal can still be delayed"
         );
-        let mut delayed = Box::pin(join_all((0..CROWD).map(|_| budget.delay())));
+        let mut delayed = Box::pin(join_all((0..CROWD).map(|_| budget.delay_refusal())));
         assert!(delayed.as_mut().now_or_never().is_none());
         assert!(budget.is_overrun(&flood, NOW));
         // The namespace's budget is used up, and its other callers are still decided on.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-const DELAY: Duration = Duration::from_millis(500);
+const REFUSAL_DELAY: Duration = Duration::from_millis(500);
 /// How many refusals may be delayed at once, each with a request's body; further ones are sent at
 /// once, so that they cost no memory.
 const MAX_DELAYED: usize = 256;
@@ -31,9 +31,9 @@ impl RefusalDelay {
     }
 
     /// Waits for a moment, if not too many refusals wait already.
-    pub(crate) async fn wait(&self) {
+    pub(crate) async fn wait_if_few(&self) {
         if let Ok(_place) = self.places.try_acquire() {
-            tokio::time::sleep(DELAY).await;
+            tokio::time::sleep(REFUSAL_DELAY).await;
         }
     }
 }
@@ -43,22 +43,22 @@ impl RefusalDelay {
 mod tests {
     use futures::future::join_all;
 
-    use super::{DELAY, MAX_DELAYED, RefusalDelay};
+    use super::{MAX_DELAYED, REFUSAL_DELAY, RefusalDelay};
 
     #[tokio::test(start_paused = true)]
     async fn refusals_are_delayed_while_there_is_room() {
         let delay = RefusalDelay::default();
         let begun = tokio::time::Instant::now();
-        join_all((0..MAX_DELAYED).map(|_| delay.wait())).await;
-        assert_eq!(begun.elapsed(), DELAY);
+        join_all((0..MAX_DELAYED).map(|_| delay.wait_if_few())).await;
+        assert_eq!(begun.elapsed(), REFUSAL_DELAY);
         let all = delay
             .places
             .acquire_many(u32::try_from(MAX_DELAYED).unwrap())
             .await;
-        delay.wait().await;
+        delay.wait_if_few().await;
         assert_eq!(
             begun.elapsed(),
-            DELAY,
+            REFUSAL_DELAY,
             "without room a refusal is sent at once"
         );
         drop(all);

@@ -63,7 +63,7 @@ impl RefusalSummary {
 
     /// Counts a refusal. The first one of a second schedules the summary records for the end of
     /// that second.
-    pub(crate) fn count(&self, refusal: SummarisedRefusal<'_>) {
+    pub(crate) fn count_refusal(&self, refusal: SummarisedRefusal<'_>) {
         let SummarisedRefusal {
             decision,
             reason,
@@ -91,17 +91,18 @@ impl RefusalSummary {
             let summary = self.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(SUMMARY_INTERVAL).await;
-                summary.write();
+                summary.write_summary();
             });
         }
     }
 
-    fn write(&self) {
+    fn write_summary(&self) {
         // Unlocked before the records are written.
         let counts = std::mem::take(&mut *self.counts.lock());
         for (_, count) in counts {
-            let sources = largest(count.by_source);
-            let namespaces = Some(largest(count.by_namespace)).filter(|text| !text.is_empty());
+            let sources = largest_counts(count.by_source);
+            let namespaces =
+                Some(largest_counts(count.by_namespace)).filter(|text| !text.is_empty());
             tracing::warn!(reason = %count.reason, count = count.all, sources, namespaces,
                 "requests above a limit were refused");
             let mut record = AuditRecord {
@@ -113,7 +114,7 @@ impl RefusalSummary {
                 namespaces,
                 ..AuditRecord::default()
             };
-            record.ended(count.decision, count.reason);
+            record.set_decision(count.decision, count.reason);
             // The requests are refused even if the record cannot be written.
             drop(self.audit.record(&record));
         }
@@ -127,7 +128,7 @@ fn add_one<K: Clone + Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
 }
 
 /// Names the keys with the largest counts.
-fn largest<K: std::fmt::Display>(counts: BTreeMap<K, usize>) -> String {
+fn largest_counts<K: std::fmt::Display>(counts: BTreeMap<K, usize>) -> String {
     let mut counts: Vec<(K, usize)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let named: Vec<String> = counts

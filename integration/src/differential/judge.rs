@@ -15,7 +15,7 @@ use crate::parts::OracleRelease;
 /// The ruling of keyferry-kube-authn for the minor version of the release.
 pub(crate) fn rule(case: &Case, question: &Question, release: OracleRelease) -> Ruling {
     let minor = minor(release);
-    let loaded = match config::load(question.config.as_bytes(), minor) {
+    let loaded = match config::load_configuration(question.config.as_bytes(), minor) {
         Ok(loaded) => loaded,
         Err(LoadFault::Refused(refusal)) => {
             return Ruling::NotLoaded {
@@ -29,13 +29,16 @@ pub(crate) fn rule(case: &Case, question: &Question, release: OracleRelease) -> 
             };
         }
     };
-    let compiled =
-        match validate::validate(&loaded.configuration, minor, &question.disallowed_issuers) {
-            Ok(compiled) => compiled,
-            Err(invalid) => return not_valid(&invalid),
-        };
+    let compiled = match validate::validate_configuration(
+        &loaded.configuration,
+        minor,
+        &question.disallowed_issuers,
+    ) {
+        Ok(compiled) => compiled,
+        Err(invalid) => return not_valid(&invalid),
+    };
     let keys = case.issuers.iter().fold(Keys::none(), |keys, published| {
-        keys.with(&published.issuer, published.key_set.json().as_bytes())
+        keys.with_key_set(&published.issuer, published.key_set.json().as_bytes())
     });
     let Ok(now) = Timestamp::from_second(question.now) else {
         return Ruling::Undetermined {
@@ -53,7 +56,7 @@ pub(crate) fn rule(case: &Case, question: &Question, release: OracleRelease) -> 
 
 fn verdicts(compiled: &Compiled, token: &str, keys: &Keys, now: Timestamp) -> Vec<Verdict> {
     match Token::read(token.as_bytes()) {
-        Ok(token) => verify::verify(compiled, &token, keys, now)
+        Ok(token) => verify::verify_token(compiled, &token, keys, now)
             .outcomes
             .into_iter()
             .map(verdict)

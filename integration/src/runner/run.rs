@@ -43,7 +43,7 @@ impl Run {
         self
     }
 
-    /// Adds the test [`PROMISES_TEST`], which compares this page with the suites.
+    /// Adds the test `PROMISES_TEST`, which compares this page with the suites.
     pub fn promises(mut self, page: &'static str) -> Self {
         self.promises = Some(page);
         self

@@ -9,7 +9,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use jiff::Timestamp;
 use keyferry_api::name::{AccessName, ObjectName};
-use keyferry_core::client_certificate::{COLLECTION, object};
+use keyferry_core::client_certificate::{COLLECTION_PATH, request_object};
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::rbac::{apply_manifests, service_account_kubeconfig};
 use keyferry_integration::runner::{TestError, TestResult};
@@ -116,10 +116,10 @@ async fn approved(stage: &Stage, hub: &Arc<ControlPlane>) -> Result<(bool, Strin
         AccessName::parse("tenant-a/approved")?,
         ObjectName::new("tls")?,
     );
-    let request = object(&request, &access, &delivery, Timestamp::now());
+    let request = request_object(&request, &access, &delivery, Timestamp::now());
     let created = people::keyferry(hub)
         .await?
-        .create(COLLECTION, &request)
+        .create(COLLECTION_PATH, &request)
         .await?;
     let config = hub.folder().join("approver.yaml");
     std::fs::write(&config, CONFIGURATION)?;
@@ -140,7 +140,7 @@ async fn approved(stage: &Stage, hub: &Arc<ControlPlane>) -> Result<(bool, Strin
         String::from_utf8_lossy(&output.stderr)
     );
     let name = created["metadata"]["name"].as_str().unwrap_or_default();
-    let path = format!("{COLLECTION}/{name}");
+    let path = format!("{COLLECTION_PATH}/{name}");
     let conditions = hub.admin().get(&path).await?["status"]["conditions"].to_string();
     // Other runs must not decide about it.
     hub.admin().delete(&path).await?;

@@ -171,7 +171,11 @@ pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
             keyferry.get(&policy_path).await?,
             keyferry.get(&binding_path).await?,
         );
-        admission_policy::AUTHOR.check(&policy, &binding, &admission_policy::HubSite::shipped())?;
+        admission_policy::AUTHOR_POLICY.compare_with_shipped(
+            &policy,
+            &binding,
+            &admission_policy::HubSite::of_shipped_manifests(),
+        )?;
         // The policies as the apiserver would store them.
         let hollow = [
             json!({ "spec": { "validations": [{ "expression": "true" }] } }),
@@ -187,8 +191,12 @@ pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
                 .patch(&format!("{policy_path}?dryRun=All"), &change)
                 .await?;
             assert!(
-                admission_policy::AUTHOR
-                    .check(&policy, &binding, &admission_policy::HubSite::shipped())
+                admission_policy::AUTHOR_POLICY
+                    .compare_with_shipped(
+                        &policy,
+                        &binding,
+                        &admission_policy::HubSite::of_shipped_manifests()
+                    )
                     .is_err(),
                 "{change} on {}",
                 hub.name()
@@ -208,8 +216,12 @@ pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
                 .patch(&format!("{binding_path}?dryRun=All"), &change)
                 .await?;
             assert!(
-                admission_policy::AUTHOR
-                    .check(&policy, &binding, &admission_policy::HubSite::shipped())
+                admission_policy::AUTHOR_POLICY
+                    .compare_with_shipped(
+                        &policy,
+                        &binding,
+                        &admission_policy::HubSite::of_shipped_manifests()
+                    )
                     .is_err(),
                 "{change} on {}",
                 hub.name()

@@ -32,10 +32,10 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             "validatingadmissionpolicybindings",
         ]
         .map(|kind| format!("{ADMISSION}/{kind}/{POLICY}"));
-        admission_policy::LABELS.check(
+        admission_policy::LABELS_POLICY.compare_with_shipped(
             &keyferry.get(&found[0]).await?,
             &keyferry.get(&found[1]).await?,
-            &admission_policy::HubSite::shipped(),
+            &admission_policy::HubSite::of_shipped_manifests(),
         )?;
 
         must_be_denied(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyferry_core::admission_policy;
-use keyferry_core::pairing::NOBODYS;
+use keyferry_core::pairing::UNUSABLE_AUDIENCE;
 use keyferry_integration::runner::TestResult;
 use serde_json::json;
 
@@ -94,7 +94,13 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         let keyferry = &who[3].1;
         must_be_denied(
             "nobody's",
-            mint(keyferry, "keyferry-system", "keyferry-canary", &[NOBODYS]).await,
+            mint(
+                keyferry,
+                "keyferry-system",
+                "keyferry-canary",
+                &[UNUSABLE_AUDIENCE],
+            )
+            .await,
             POLICY,
         )?;
         let paths = [
@@ -106,10 +112,10 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             keyferry.get(&paths[0]).await?,
             keyferry.get(&paths[1]).await?,
         );
-        admission_policy::PAIRING.check(
+        admission_policy::PAIRING_POLICY.compare_with_shipped(
             &policy,
             &binding,
-            &admission_policy::HubSite::shipped(),
+            &admission_policy::HubSite::of_shipped_manifests(),
         )?;
         must_pass(
             "the canary",

@@ -155,7 +155,7 @@ fn own_audiences_in(hub: &ControlPlane, name: &str) -> Result<PathBuf, TestError
 /// the same account.
 pub(super) async fn write_pairing(hub: &ControlPlane, more: &[String]) -> Result<(), TestError> {
     let pair = json!(["keyferry-system/keyferry-canary", "tenant-a/reconciler"]);
-    let mut pairs = json!({ AUDIENCE: pair, SECOND: pair, pairing::NOBODYS: [] });
+    let mut pairs = json!({ AUDIENCE: pair, SECOND: pair, pairing::UNUSABLE_AUDIENCE: [] });
     for audience in more {
         let others: Vec<String> = (0..20)
             .map(|number| format!("tenant-{number}/reconciler"))

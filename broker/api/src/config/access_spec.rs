@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{ArgoCdForm, DeletionPolicy, DeliveryType, Probe};
 use crate::name::ObjectName;
-use crate::schema::{self, LABEL, names, rule};
+use crate::schema::{self, LABEL_PATTERN, choice_names, validation_rule};
 use crate::status::TargetAccessStatus;
 
 /// What the tenant asks for.
@@ -83,11 +83,11 @@ pub(crate) struct TargetAccessSpec {
     /// Drain keeps a deleted access, unauthorised and unrefreshed, until its last delivered token
     /// has expired, so that consumers of the objects can end cleanly. Immediate deletes the objects
     /// at once.
-    #[schemars(extend("enum" = names(DeletionPolicy::ALL), "default" = "Drain"))]
+    #[schemars(extend("enum" = choice_names(DeletionPolicy::ALL), "default" = "Drain"))]
     pub(super) deletion_policy: Option<String>,
     /// Whether Keyferry tries a token at the target. Report shows the result in the status; Require
     /// delivers nothing until the target has accepted a token.
-    #[schemars(extend("enum" = names(Probe::ALL), "default" = "Report"))]
+    #[schemars(extend("enum" = choice_names(Probe::ALL), "default" = "Report"))]
     pub(super) probe: Option<String>,
     /// While it is true, nothing is minted or refreshed for this access. Delivered objects stay.
     #[serde(default)]
@@ -109,11 +109,11 @@ pub(super) struct TargetReference {
 #[schemars(extend("x-kubernetes-validations" = delivery_rules()))]
 pub(super) struct DeliverySpec {
     /// Its name in this list.
-    #[schemars(length(min = 1, max = 63), extend("pattern" = LABEL))]
+    #[schemars(length(min = 1, max = 63), extend("pattern" = LABEL_PATTERN))]
     pub(super) name: String,
     /// The shape.
     #[serde(rename = "type")]
-    #[schemars(extend("enum" = names(DeliveryType::ALL)))]
+    #[schemars(extend("enum" = choice_names(DeliveryType::ALL)))]
     pub(super) delivery_type: String,
     /// The name of the object to write, in the same namespace. Without it: FluxConfigMap, the
     /// access's name; KubeConfigSecret and ClusterAPISecret, <access>-kubeconfig; ArgoCDSecret,
@@ -138,26 +138,26 @@ pub(super) struct ArgoCdSpec {
     #[schemars(with = "ObjectName")]
     pub(super) project: String,
     /// Exec names the plugin keyferry credential, so no token is at rest; BearerToken writes one.
-    #[schemars(extend("enum" = names(ArgoCdForm::ALL), "default" = "Exec"))]
+    #[schemars(extend("enum" = choice_names(ArgoCdForm::ALL), "default" = "Exec"))]
     pub(super) form: Option<String>,
 }
 
 fn delivery_rules() -> [ValidationRule; 4] {
     [
-        rule(
+        validation_rule(
             "!(self.type in ['HTTP', 'Exec']) || !has(self.objectName)",
             "HTTP and Exec answer requests and write no object; remove objectName",
         ),
-        rule(
+        validation_rule(
             "self.type in ['KubeConfigSecret', 'ClusterAPISecret', 'ArgoCDSecret'] \
              || !has(self.tokenLifetime)",
             "only a delivery that writes a token to a Secret has a tokenLifetime",
         ),
-        rule(
+        validation_rule(
             "(self.type == 'ArgoCDSecret') == has(self.argoCD)",
             "a delivery of type ArgoCDSecret, and no other, has argoCD.project",
         ),
-        rule(
+        validation_rule(
             "self.type != 'ClusterAPISecret' || !has(self.objectName) \
              || self.objectName.endsWith('-kubeconfig')",
             "the object of a ClusterAPISecret is named <cluster>-kubeconfig",

@@ -12,7 +12,7 @@ use super::access::DeliveryType;
 use super::check::Check;
 use super::selector::{LabelSelector, NamespaceSelector};
 use crate::name::{Namespace, ObjectName};
-use crate::schema::{names, of_items, rule, set};
+use crate::schema::{choice_names, of_items, set, validation_rule};
 
 /// One entry of `allow[]`: these ServiceAccounts of these namespaces, by these deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum NamespaceRule {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(
-    extend("x-kubernetes-validations" = [rule(
+    extend("x-kubernetes-validations" = [validation_rule(
         "has(self.namespaces) != has(self.namespaceSelector)",
         "an entry has exactly one of namespaces and namespaceSelector",
     )]),
@@ -69,7 +69,7 @@ pub(super) struct AllowSpec {
 }
 
 fn delivery_types(schema: &mut Schema) {
-    of_items(schema, "enum", json!(names(DeliveryType::ALL)));
+    of_items(schema, "enum", json!(choice_names(DeliveryType::ALL)));
 }
 
 /// Reads the rules that have no mistakes.

@@ -201,7 +201,7 @@ fn check_managed_issuer(
     let Ok(name) = ObjectName::new(document.text("/metadata/name")) else {
         return;
     };
-    match managed_issuer::issuer(&server.public_url, &name) {
+    match managed_issuer::managed_issuer_url(&server.public_url, &name) {
         Ok(issuer) if managed_issuer::secret_name(&name).is_ok() => {
             if document.text("/spec/targetIssuer") == issuer.as_str() {
                 mistakes.push(document.mistake(

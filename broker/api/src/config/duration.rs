@@ -62,7 +62,7 @@ pub(super) fn read_token_lifetime(
     check: &mut Check<'_>,
 ) -> Option<Duration> {
     let read = parse_duration(text)
-        .and_then(|duration| lifetime::check(duration).map(|()| duration))
+        .and_then(|duration| lifetime::check_lifetime(duration).map(|()| duration))
         .map_err(|problem| format!("{text:?} {problem}"));
     check.take(path, read, "write a duration from 10m to 24h")
 }

@@ -17,7 +17,7 @@ use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl};
 use crate::managed_issuer::INERT_AUDIENCE;
 use crate::name::{Namespace, ObjectName};
-use crate::schema::{self, names};
+use crate::schema::{self, choice_names};
 use crate::service_account::{ServiceAccount, Uid};
 
 /// Claims whose value stays with one project: after a rename or a deletion no other project gets
@@ -115,7 +115,7 @@ pub(super) struct ExternalIssuerSpec {
     max_token_lifetime: Option<String>,
     /// How often one token may be exchanged. Once is for each replica, and the token must have a
     /// jti. UntilExpiry is for systems that give a job one token only.
-    #[schemars(extend("enum" = names(TokenUse::ALL), "default" = "Once"))]
+    #[schemars(extend("enum" = choice_names(TokenUse::ALL), "default" = "Once"))]
     token_use: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use super::caller_certificates::{
 use super::check::Check;
 use super::listener::LimitBounds;
 use crate::name::{ClusterDns, Namespace, ObjectName};
-use crate::schema::names;
+use crate::schema::choice_names;
 
 /// The most credentials of one server: two for each of 10,000 clusters.
 const MAX_CREDENTIALS: usize = 20_000;
@@ -120,7 +120,7 @@ struct CredentialSpec {
     #[schemars(with = "ObjectName")]
     name: String,
     /// What it can read. Read needs exactly one of cluster and namespace, Admin has neither.
-    #[schemars(extend("enum" = names(SCOPES)))]
+    #[schemars(extend("enum" = choice_names(SCOPES)))]
     scope: String,
     /// The identity.clusterDNS of the TargetCluster whose inputs it reads.
     #[schemars(with = "Option<ObjectName>")]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::check::Check;
-use crate::schema::{atomic, rule};
+use crate::schema::{atomic, validation_rule};
 
 /// The label that the apiserver itself sets on every namespace.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -25,7 +25,7 @@ const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
 /// A `metav1.LabelSelector` as written.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [rule(
+#[schemars(extend("x-kubernetes-validations" = [validation_rule(
     "(has(self.matchLabels) && size(self.matchLabels) > 0) \
      || (has(self.matchExpressions) && self.matchExpressions.exists(term, term.operator == 'In' \
      || (term.operator == 'Exists' && term.key != 'kubernetes.io/metadata.name')))",
@@ -37,7 +37,7 @@ pub(super) struct LabelSelector {
     #[schemars(
         extend("maxProperties" = 8),
         transform = label_values,
-        extend("x-kubernetes-validations" = [rule(
+        extend("x-kubernetes-validations" = [validation_rule(
             "self.all(key, key == 'kubernetes.io/metadata.name' \
              || key.startsWith('access.keyferry.dev/'))",
             GUARDED_KEYS,
@@ -53,7 +53,7 @@ pub(super) struct LabelSelector {
 /// A condition on one label.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [rule(
+#[schemars(extend("x-kubernetes-validations" = [validation_rule(
     "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
     "In and NotIn need at least one value; Exists and DoesNotExist take none",
 )]))]
@@ -61,7 +61,7 @@ struct Requirement {
     /// The label.
     #[schemars(
         length(max = 317),
-        extend("x-kubernetes-validations" = [rule(
+        extend("x-kubernetes-validations" = [validation_rule(
             "self == 'kubernetes.io/metadata.name' || self.startsWith('access.keyferry.dev/')",
             GUARDED_KEYS,
         )]),

@@ -265,7 +265,7 @@ struct Names {
 
 impl Names {
     fn read(object: &ServerSpec, check: &mut Check<'_>) -> Self {
-        let hub_name = name::label(&object.hub_name).map(|()| object.hub_name.clone());
+        let hub_name = name::check_label(&object.hub_name).map(|()| object.hub_name.clone());
         let caller_audience = object
             .caller_audience
             .as_deref()

@@ -18,7 +18,7 @@ use super::server::{
     MAX_ENDPOINTS, MAX_STALE_AUTHORIZATION, NEW_CALLERS_LIMIT, ObjectSource,
 };
 use crate::name::{Namespace, ObjectName};
-use crate::schema::{self, names};
+use crate::schema::{self, choice_names};
 
 const NO_CLIENTS: &str = "is set, but that listener does not authenticate clients";
 
@@ -125,7 +125,7 @@ pub(super) struct ServerSpec {
     pub(super) inputs: InputsSpec,
     /// Where TargetClusters and TargetAccesses are read from: this file, or the hub as custom
     /// resources. With CustomResources, such an object in the file is a mistake.
-    #[schemars(extend("enum" = names(ObjectSource::ALL), "default" = "File"))]
+    #[schemars(extend("enum" = choice_names(ObjectSource::ALL), "default" = "File"))]
     pub(super) objects: Option<String>,
     /// The audit log. Without a file it is on standard output.
     #[serde(default)]
@@ -230,7 +230,7 @@ pub(super) struct TlsSpec {
     /// A PEM file with the private key.
     pub(super) key_file: Option<PathBuf>,
     /// The lowest TLS version of a client. 1.2 is only for discovery, for old verifiers.
-    #[schemars(extend("enum" = names(TLS_VERSIONS), "default" = "1.3"))]
+    #[schemars(extend("enum" = choice_names(TLS_VERSIONS), "default" = "1.3"))]
     pub(super) min_version: Option<String>,
 }
 
@@ -251,7 +251,7 @@ pub(super) struct MetricsSpec {
     pub(super) tls: Option<TlsSpec>,
     /// Who may read metrics. TokenReview means a user with the right to get the path /metrics on the
     /// hub. None means everyone.
-    #[schemars(extend("enum" = names(MetricsAuthentication::ALL), "default" = "TokenReview"))]
+    #[schemars(extend("enum" = choice_names(MetricsAuthentication::ALL), "default" = "TokenReview"))]
     pub(super) authentication: Option<String>,
 }
 

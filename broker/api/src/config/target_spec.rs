@@ -9,7 +9,7 @@ use super::access::{DeletionPolicy, Probe};
 use super::allow::AllowSpec;
 use super::target::{CertificateApproval, ClusterIdentitySpec, TargetKind, TokenIssuer};
 use crate::name::{ObjectName, TrustBundleName};
-use crate::schema::{self, names, rule};
+use crate::schema::{self, choice_names, validation_rule};
 use crate::status::TargetClusterStatus;
 
 /// What the platform admin states of the target.
@@ -61,7 +61,7 @@ use crate::status::TargetClusterStatus;
 #[schemars(extend("x-kubernetes-validations" = rules()))]
 pub(crate) struct TargetClusterSpec {
     /// How the fleet names the cluster, for its inputs. It never changes once it is set.
-    #[schemars(extend("x-kubernetes-validations" = [rule(
+    #[schemars(extend("x-kubernetes-validations" = [validation_rule(
         "self == oldSelf",
         "the identity is immutable; delete the TargetCluster and create it again",
     )]))]
@@ -69,7 +69,7 @@ pub(crate) struct TargetClusterSpec {
     /// What the target is. Cluster, an apiserver; Audience, a relying party that is not a cluster,
     /// such as a registry, a cloud's token service or Vault: it has no address, nothing is sent to
     /// it, and its tokens are only requested. It never changes. Without it Cluster.
-    #[schemars(extend("enum" = names(TargetKind::ALL)))]
+    #[schemars(extend("enum" = choice_names(TargetKind::ALL)))]
     pub(super) kind: Option<String>,
     /// The apiserver's URL, https://host[:port][/path], without credentials, query or fragment.
     /// A target with kind Audience has none. Changing it needs the verb retarget.
@@ -79,7 +79,7 @@ pub(crate) struct TargetClusterSpec {
     /// Changing it needs the verb retarget.
     #[schemars(
         with = "Option<ObjectName>",
-        extend("x-kubernetes-validations" = [rule(
+        extend("x-kubernetes-validations" = [validation_rule(
             "!self.matches('(^|[.])([0-9]+|0x[0-9a-f]*)$')",
             "tlsServerName is an address, not a DNS name",
         )]),
@@ -100,7 +100,7 @@ pub(crate) struct TargetClusterSpec {
     /// use their system's roots. Changing it needs the verb retarget.
     #[schemars(
         length(min = 1, max = 131072),
-        extend("x-kubernetes-validations" = [rule(
+        extend("x-kubernetes-validations" = [validation_rule(
             "self.contains('-----BEGIN CERTIFICATE-----')",
             "caBundle holds no PEM certificate",
         )]),
@@ -111,11 +111,11 @@ pub(crate) struct TargetClusterSpec {
     #[schemars(
         transform = schema::audience,
         extend("x-kubernetes-validations" = [
-            rule(
+            validation_rule(
                 "self == oldSelf",
                 "the audience is immutable; delete the TargetCluster and create it again",
             ),
-            rule(
+            validation_rule(
                 "self != 'keyferry.dev/inert'",
                 "this is the audience of tokens that nothing accepts, which Keyferry uses to \
                  query the hub; choose another",
@@ -126,7 +126,7 @@ pub(crate) struct TargetClusterSpec {
     /// Which issuer signs the tokens. Hub means the hub, by TokenRequest. Keyferry means a managed
     /// issuer of this target, which the server must enable.
     #[serde(default = "hub")]
-    #[schemars(extend("enum" = names(TokenIssuer::ALL)))]
+    #[schemars(extend("enum" = choice_names(TokenIssuer::ALL)))]
     pub(super) issuer: String,
     /// The target's own --service-account-issuer, where its admin knows it; without it, an issuer
     /// that distributions give every cluster counts as the target's own.
@@ -147,12 +147,12 @@ pub(crate) struct TargetClusterSpec {
     /// Drain keeps a deleted TargetCluster, for which nothing is minted or refreshed any more,
     /// while accesses have delivered objects for it, until their tokens have expired and for 24
     /// hours at most. Immediate withdraws the objects at once.
-    #[schemars(extend("enum" = names(DeletionPolicy::ALL), "default" = "Drain"))]
+    #[schemars(extend("enum" = choice_names(DeletionPolicy::ALL), "default" = "Drain"))]
     pub(super) deletion_policy: Option<String>,
     /// Whether Keyferry itself connects to the target. With Report, it tries a token of each access
     /// whose own probe is not Off, and a token of an account without rights. With Off, it never
     /// connects. Without it Report.
-    #[schemars(extend("enum" = names(Probe::WITHOUT_REQUIRE)))]
+    #[schemars(extend("enum" = choice_names(Probe::WITHOUT_REQUIRE)))]
     pub(super) probe: Option<String>,
     /// While it is true, nothing is minted or refreshed for this target. Delivered objects stay.
     #[serde(default)]
@@ -184,7 +184,7 @@ pub(super) struct ClientCertificatesSpec {
     /// Which party approves each request. Manual means a user, with kubectl certificate approve.
     /// Automatic means keyferry approve-certificates, which must run under an account of its own.
     /// Without it Manual.
-    #[schemars(extend("enum" = names(CertificateApproval::ALL)))]
+    #[schemars(extend("enum" = choice_names(CertificateApproval::ALL)))]
     pub(super) approval: Option<String>,
     /// How long a certificate lives; 10m to 24h. Without it 24h. A certificate cannot be revoked.
     #[schemars(transform = schema::token_lifetime)]
@@ -217,7 +217,7 @@ fn hub() -> String {
 fn of_allow(expression: &str, message: &str) -> ValidationRule {
     ValidationRule {
         field_path: Some(".allow".to_owned()),
-        ..rule(expression, message)
+        ..validation_rule(expression, message)
     }
 }
 
@@ -226,12 +226,12 @@ fn rules() -> [ValidationRule; 10] {
         // The message names the field that is missing.
         ValidationRule {
             field_path: Some(".address".to_owned()),
-            ..rule(
+            ..validation_rule(
                 "has(self.kind) && self.kind == 'Audience' || has(self.address)",
                 "a cluster has an address; a relying party that is not a cluster has kind: Audience",
             )
         },
-        rule(
+        validation_rule(
             "!(has(self.kind) && self.kind == 'Audience') \
              || !(has(self.address) || has(self.tlsServerName) || has(self.proxyURL) \
              || has(self.certSecretRef) || has(self.clusterTrustBundleRef) || has(self.caBundle) \
@@ -241,20 +241,20 @@ fn rules() -> [ValidationRule; 10] {
              clusterTrustBundleRef, caBundle, targetIssuer or hub",
         ),
         // Of the whole spec, because a rule of an absent field is not evaluated.
-        rule(
+        validation_rule(
             "(has(self.kind) ? self.kind : 'Cluster') \
              == (has(oldSelf.kind) ? oldSelf.kind : 'Cluster')",
             "kind is immutable; delete the TargetCluster and create it again",
         ),
-        rule(
+        validation_rule(
             "(has(self.hub) && self.hub) == (has(oldSelf.hub) && oldSelf.hub)",
             "hub is immutable; delete the TargetCluster and create it again",
         ),
-        rule(
+        validation_rule(
             "!has(oldSelf.identity) || has(self.identity)",
             "the identity is immutable; delete the TargetCluster and create it again",
         ),
-        rule(
+        validation_rule(
             "has(self.hub) && self.hub || !has(self.clientCertificates)",
             "only a target with hub: true has clientCertificates",
         ),
@@ -270,7 +270,7 @@ fn rules() -> [ValidationRule; 10] {
             "a target with hub: true allows ClientCertificateSecret alone, because the hub must \
              not accept a target's tokens",
         ),
-        rule(
+        validation_rule(
             "!(has(self.certSecretRef) && has(self.caBundle)) \
              && !(has(self.clusterTrustBundleRef) \
              && (has(self.certSecretRef) || has(self.caBundle)))",
@@ -278,7 +278,7 @@ fn rules() -> [ValidationRule; 10] {
         ),
         ValidationRule {
             field_path: Some(".tokenLifetime".to_owned()),
-            ..rule(
+            ..validation_rule(
                 "!has(self.tokenLifetime) \
                  || duration(has(self.tokenLifetime.default) ? self.tokenLifetime.default : '10m') \
                  <= duration(has(self.tokenLifetime.max) ? self.tokenLifetime.max : '12h')",

@@ -38,23 +38,23 @@ fn qualified_type(name: &str) -> Option<(Name, Type)> {
 }
 
 impl Checker<'_> {
-    pub(super) fn ident(&mut self, e: &Expr, written: &str) -> Type {
+    pub(super) fn check_ident(&mut self, e: &Expr, written: &str) -> Type {
         let dotted = written.starts_with('.');
         let name = written.trim_start_matches('.');
         if dotted
             && self.minor < Minor::V1_37
-            && self.local(name).is_some()
-            && self.global(name).is_some()
+            && self.local_type(name).is_some()
+            && self.global_type(name).is_some()
         {
             self.beyond = Some(format!("the name {written:?} is also a loop variable"));
         }
         let mut outermost = false;
-        let mut found = self.local(name).cloned();
+        let mut found = self.local_type(name).cloned();
         if dotted && self.minor >= Minor::V1_37 {
             outermost = found.is_some();
             found = None;
         }
-        if let Some(t) = found.or_else(|| self.global(name).cloned()) {
+        if let Some(t) = found.or_else(|| self.global_type(name).cloned()) {
             self.found.names.insert(
                 e.id,
                 Name::Variable {
@@ -89,19 +89,25 @@ impl Checker<'_> {
             (_, Some((runtime, t))) => (Name::Type(runtime), t),
             ("timestamp", None) => bare("timestamp", Type::Timestamp),
             ("duration", None) => bare("duration", Type::Duration),
-            _ => return self.undeclared(e, written),
+            _ => return self.refuse_undeclared(e, written),
         };
         self.found.names.insert(e.id, meaning);
         t
     }
 
-    pub(super) fn select(&mut self, e: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
+    pub(super) fn check_select(
+        &mut self,
+        e: &Expr,
+        operand: &Expr,
+        field: &str,
+        test: bool,
+    ) -> Type {
         if let Some(name) = e.qualified_name().filter(|_| !test)
-            && let Some(t) = self.qualified(e, &name)
+            && let Some(t) = self.qualified_type(e, &name)
         {
             return t;
         }
-        let t = self.field(e, operand, field, false);
+        let t = self.check_field(e, operand, field, false);
         if test {
             Type::Bool
         } else {
@@ -110,11 +116,11 @@ impl Checker<'_> {
     }
 
     /// Returns the type of a name of several parts that names a type or a constant.
-    fn qualified(&mut self, e: &Expr, written: &str) -> Option<Type> {
+    fn qualified_type(&mut self, e: &Expr, written: &str) -> Option<Type> {
         let name = written.trim_start_matches('.');
         let root = name.split('.').next().unwrap_or_default();
         // Up to 1.36 such a name wins over a loop variable of its first part.
-        let hidden = self.minor >= Minor::V1_37 && self.local(root).is_some();
+        let hidden = self.minor >= Minor::V1_37 && self.local_type(root).is_some();
         if hidden && !written.starts_with('.') {
             return None;
         }
@@ -128,7 +134,7 @@ impl Checker<'_> {
             (meaning, Type::Of(Some(Arc::new(of))))
         } else if name == "google.protobuf.NullValue.NULL_VALUE" {
             (Name::Number(0), Type::Int)
-        } else if name == USER_TYPE && self.global("user").is_some() {
+        } else if name == USER_TYPE && self.global_type("user").is_some() {
             if self.minor < Minor::V1_32 {
                 self.beyond = Some(format!("the name {written:?}"));
             }
@@ -144,8 +150,14 @@ impl Checker<'_> {
         Some(t)
     }
 
-    pub(super) fn field(&mut self, e: &Expr, operand: &Expr, field: &str, optional: bool) -> Type {
-        self.check(operand);
+    pub(super) fn check_field(
+        &mut self,
+        e: &Expr,
+        operand: &Expr,
+        field: &str,
+        optional: bool,
+    ) -> Type {
+        self.check_expr(operand);
         let operand_type = self.mapping.substitute(&self.type_of(operand), false);
         let (target, was_optional) = operand_type.unwrapped();
         let t = match target {
@@ -155,12 +167,12 @@ impl Checker<'_> {
                 "groups" => Type::list(Type::String),
                 "extra" => Type::map(Type::String, Type::list(Type::String)),
                 _ => {
-                    self.refuse(e, format!("undefined field '{field}'"));
+                    self.add_issue(e, format!("undefined field '{field}'"));
                     Type::Error
                 }
             },
             Type::Object(name) => {
-                self.refuse(e, format!("unexpected failed resolution of '{name}'"));
+                self.add_issue(e, format!("unexpected failed resolution of '{name}'"));
                 Type::Error
             }
             Type::Param(_) => {
@@ -169,7 +181,7 @@ impl Checker<'_> {
             }
             _ => {
                 if !target.is_dyn_or_error() {
-                    self.refuse(
+                    self.add_issue(
                         e,
                         format!("type '{target}' does not support field selection"),
                     );
@@ -184,7 +196,7 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn message(&mut self, e: &Expr, name: &str, fields: &[Field]) -> Type {
+    pub(super) fn check_message(&mut self, e: &Expr, name: &str, fields: &[Field]) -> Type {
         let plain = name.trim_start_matches('.');
         let Some(message) = Message::named(plain) else {
             if type_name(plain, self.minor).is_some()
@@ -193,10 +205,10 @@ impl Checker<'_> {
             {
                 self.beyond = Some(format!("a message {name:?} is made"));
             }
-            return self.undeclared(e, name);
+            return self.refuse_undeclared(e, name);
         };
         for field in fields {
-            self.check(&field.value);
+            self.check_expr(&field.value);
             let wanted = message.field_type(&field.name);
             if wanted.is_none() {
                 self.issues.push(Issue {

@@ -8,7 +8,7 @@ use crate::unify::Mapping;
 use crate::value::Val;
 
 impl Checker<'_> {
-    pub(super) fn call(
+    pub(super) fn check_call(
         &mut self,
         e: &Expr,
         target: Option<&Expr>,
@@ -19,25 +19,25 @@ impl Checker<'_> {
             return self.optional_selection(e, operand, field);
         }
         for arg in args {
-            self.check(arg);
+            self.check_expr(arg);
         }
         let Some(target) = target else {
             let plain = name.trim_start_matches('.');
             return match self.functions.get(plain) {
-                Some(f) => self.resolve(e, f, None, args, false),
-                None => self.undeclared(e, name),
+                Some(f) => self.resolve_overload(e, f, None, args, false),
+                None => self.refuse_undeclared(e, name),
             };
         };
         if let Some(prefix) = target.qualified_name() {
             let full = format!("{}.{name}", prefix.trim_start_matches('.'));
             if let Some(f) = self.functions.get(&full) {
-                return self.resolve(e, f, None, args, true);
+                return self.resolve_overload(e, f, None, args, true);
             }
         }
-        self.check(target);
+        self.check_expr(target);
         match self.functions.get(name) {
-            Some(f) => self.resolve(e, f, Some(target), args, false),
-            None => self.undeclared(e, name),
+            Some(f) => self.resolve_overload(e, f, Some(target), args, false),
+            None => self.refuse_undeclared(e, name),
         }
     }
 
@@ -45,7 +45,7 @@ impl Checker<'_> {
         let Kind::Literal(Val::Str(name)) = &field.kind else {
             return Type::Error;
         };
-        let t = self.field(e, operand, name, true);
+        let t = self.check_field(e, operand, name, true);
         self.found.types.insert(field.id, Type::String);
         let overloads = vec!["select_optional_field"];
         self.found.calls.insert(
@@ -59,7 +59,7 @@ impl Checker<'_> {
         self.mapping.substitute(&t, false)
     }
 
-    fn resolve(
+    fn resolve_overload(
         &mut self,
         e: &Expr,
         f: &Function,
@@ -79,7 +79,7 @@ impl Checker<'_> {
         for overload in f.overloads.iter().filter(|o| o.member == target.is_some()) {
             let mut instance = Mapping::default();
             for letter in &overload.params {
-                let fresh = self.fresh();
+                let fresh = self.fresh_type();
                 instance.add(Param::Declared(*letter), fresh);
             }
             let wanted: Vec<Type> = overload
@@ -106,7 +106,7 @@ impl Checker<'_> {
             for t in &mut types {
                 *t = self.mapping.substitute(t, true);
             }
-            self.refuse(e, no_overload(f.name, &types, target.is_some()));
+            self.add_issue(e, no_overload(f.name, &types, target.is_some()));
             return Type::Error;
         };
         self.found.calls.insert(
@@ -124,7 +124,7 @@ impl Checker<'_> {
         let mut fine = true;
         for (arg, t) in args.iter().zip(types) {
             if !self.mapping.assignable(t, &Type::Bool) {
-                self.refuse(arg, format!("expected type 'bool' but found '{t}'"));
+                self.add_issue(arg, format!("expected type 'bool' but found '{t}'"));
                 fine = false;
             }
         }

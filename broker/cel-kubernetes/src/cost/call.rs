@@ -8,33 +8,33 @@ use crate::value::Val;
 ///
 /// `Err` is a panic: cel-go's cost tracking ends a run that way if the arguments are not what the
 /// overload declares.
-pub(super) fn cost(
+pub(super) fn call_cost(
     minor: Minor,
     function: &str,
     overload: &str,
     args: &[Val],
     result: &Val,
 ) -> Result<u64, String> {
-    Ok(tracked(minor, overload, args, result)?
-        .or_else(|| kubernetes(minor, function, overload, args, result))
-        .unwrap_or_else(|| standard(minor, overload, args)))
+    Ok(tracked_cost(minor, overload, args, result)?
+        .or_else(|| kubernetes_cost(minor, function, overload, args, result))
+        .unwrap_or_else(|| standard_cost(minor, overload, args)))
 }
 
-fn size(args: &[Val], index: usize) -> u64 {
+fn argument_size(args: &[Val], index: usize) -> u64 {
     args.get(index).map_or(1, Val::cost_size)
 }
 
 /// A tenth of the size, rounded up.
-fn tenth(size: u64) -> u64 {
+fn tenth_of(size: u64) -> u64 {
     (size as f64 * 0.1).ceil() as u64
 }
 
-fn pattern(text: u64, pattern: u64) -> u64 {
+fn pattern_cost(text: u64, pattern: u64) -> u64 {
     (((1.0 + text as f64) * 0.1).ceil() as u64)
         .saturating_mul((pattern as f64 * 0.25).ceil() as u64)
 }
 
-fn tracked(
+fn tracked_cost(
     minor: Minor,
     overload: &str,
     args: &[Val],
@@ -42,34 +42,38 @@ fn tracked(
 ) -> Result<Option<u64>, String> {
     match overload {
         "list_sets_contains_list" | "list_sets_intersects_list" => {
-            return Ok(Some(1 + size(args, 0) * size(args, 1)));
+            return Ok(Some(1 + argument_size(args, 0) * argument_size(args, 1)));
         }
-        "list_sets_equivalent_list" => return Ok(Some(1 + size(args, 0) * size(args, 1) * 2)),
+        "list_sets_equivalent_list" => {
+            return Ok(Some(
+                1 + argument_size(args, 0) * argument_size(args, 1) * 2,
+            ));
+        }
         _ if minor < Minor::V1_34 => return Ok(None),
         _ => {}
     }
     Ok(Some(match overload {
-        "list_slice" | "lists_range" | "list_reverse" => allocated(1.0, result.cost_size()),
-        "list_flatten" => allocated(1.0, size(args, 0)),
+        "list_slice" | "lists_range" | "list_reverse" => allocation_cost(1.0, result.cost_size()),
+        "list_flatten" => allocation_cost(1.0, argument_size(args, 0)),
         "list_flatten_int" => match args.get(1) {
-            Some(Val::Int(depth)) => allocated(*depth as f64, size(args, 0)),
-            other => return Err(panic(other, "types.Int")),
+            Some(Val::Int(depth)) => allocation_cost(*depth as f64, argument_size(args, 0)),
+            other => return Err(panic_message(other, "types.Int")),
         },
-        "list_distinct" => compared(args.first())?,
-        _ if overload.ends_with("_sortByAssociatedKeys") => compared(args.get(1))?,
+        "list_distinct" => comparison_cost(args.first())?,
+        _ if overload.ends_with("_sortByAssociatedKeys") => comparison_cost(args.get(1))?,
         _ if overload.starts_with("list_") && overload.ends_with("_sort") => {
-            compared(args.first())?
+            comparison_cost(args.first())?
         }
         _ => return Ok(None),
     }))
 }
 
 /// The cost of a new list, and of work in proportion to a size.
-fn allocated(factor: f64, size: u64) -> u64 {
+fn allocation_cost(factor: f64, size: u64) -> u64 {
     11_u64.saturating_add((size as f64 * factor) as u64)
 }
 
-fn panic(value: Option<&Val>, wanted: &str) -> String {
+fn panic_message(value: Option<&Val>, wanted: &str) -> String {
     format!(
         "internal error: interface conversion: {} is not {wanted}",
         value.map_or("nothing", Val::type_name)
@@ -77,9 +81,9 @@ fn panic(value: Option<&Val>, wanted: &str) -> String {
 }
 
 /// The cost of comparing the elements of a list with each other.
-fn compared(list: Option<&Val>) -> Result<u64, String> {
+fn comparison_cost(list: Option<&Val>) -> Result<u64, String> {
     let Some(Val::List(list)) = list else {
-        return Err(panic(list, "traits.Lister"));
+        return Err(panic_message(list, "traits.Lister"));
     };
     let n = list.len() as u64;
     let factor = if matches!(list.first(), Some(Val::Str(_) | Val::Bytes(_))) {
@@ -87,10 +91,10 @@ fn compared(list: Option<&Val>) -> Result<u64, String> {
     } else {
         2.0
     };
-    Ok(allocated(factor, n * n))
+    Ok(allocation_cost(factor, n * n))
 }
 
-fn kubernetes(
+fn kubernetes_cost(
     minor: Minor,
     function: &str,
     overload: &str,
@@ -99,32 +103,34 @@ fn kubernetes(
 ) -> Option<u64> {
     Some(match function {
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
-            args.first().map_or(0, |v| traversal(v, 0))
+            args.first().map_or(0, |v| traversal_cost(v, 0))
         }
-        "includes" if minor >= Minor::V1_37 => args.first().map_or(0, |v| traversal(v, 0)),
-        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" => tenth(size(args, 0)),
-        "replace" | "split" => (size(args, 0) as f64 * 2.0 * 0.1).ceil() as u64,
+        "includes" if minor >= Minor::V1_37 => args.first().map_or(0, |v| traversal_cost(v, 0)),
+        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" => {
+            tenth_of(argument_size(args, 0))
+        }
+        "replace" | "split" => (argument_size(args, 0) as f64 * 2.0 * 0.1).ceil() as u64,
         "join" => (result.cost_size() as f64 * 2.0 * 0.1).ceil() as u64,
-        "find" | "findAll" => pattern(size(args, 0), size(args, 1)),
+        "find" | "findAll" => pattern_cost(argument_size(args, 0), argument_size(args, 1)),
         "validate" => match args.first() {
             Some(Val::Format(format)) => {
-                ((1.0 + size(args, 1) as f64) * 0.1).ceil() as u64 * format.pattern_cost()
+                ((1.0 + argument_size(args, 1) as f64) * 0.1).ceil() as u64 * format.pattern_cost()
             }
             _ => return None,
         },
         "ip" if overload == "cidr_ip" => 1,
         "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
-            tenth(size(args, 0))
+            tenth_of(argument_size(args, 0))
         }
-        "ip.isCanonical" => (size(args, 0) as f64 * 2.0 * 0.1).ceil() as u64,
+        "ip.isCanonical" => (argument_size(args, 0) as f64 * 2.0 * 0.1).ceil() as u64,
         "containsIP" | "containsCIDR" => {
-            let prefix = size(args, 0);
-            let mut cost = tenth(prefix * 2);
+            let prefix = argument_size(args, 0);
+            let mut cost = tenth_of(prefix * 2);
             if function == "containsCIDR" {
-                cost += tenth(prefix) + 1;
+                cost += tenth_of(prefix) + 1;
             }
             if overload.ends_with("_string") {
-                cost += tenth(size(args, 1));
+                cost += tenth_of(argument_size(args, 1));
             }
             cost
         }
@@ -175,16 +181,16 @@ fn kubernetes(
 fn inner_size(args: &[Val], index: usize) -> u64 {
     match args.get(index) {
         Some(Val::Optional(Some(inner))) => inner.cost_size(),
-        _ => size(args, index),
+        _ => argument_size(args, index),
     }
 }
 
-fn standard(minor: Minor, overload: &str, args: &[Val]) -> u64 {
+fn standard_cost(minor: Minor, overload: &str, args: &[Val]) -> u64 {
     let (first, second) = (inner_size(args, 0), inner_size(args, 1));
     match overload {
-        "starts_with_string" | "ends_with_string" if minor >= Minor::V1_37 => tenth(second),
+        "starts_with_string" | "ends_with_string" if minor >= Minor::V1_37 => tenth_of(second),
         "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string"
-        | "strings_quote" | "string_format" => tenth(first),
+        | "strings_quote" | "string_format" => tenth_of(first),
         "in_list" => second,
         "less_string"
         | "greater_string"
@@ -195,17 +201,17 @@ fn standard(minor: Minor, overload: &str, args: &[Val]) -> u64 {
         | "less_equals_bytes"
         | "greater_equals_bytes"
         | "equals"
-        | "not_equals" => tenth(first.min(second)),
-        "add_string" | "add_bytes" => tenth(first + second),
-        "matches_string" => pattern(first, second),
-        "matches" if minor >= Minor::V1_37 => pattern(first, second),
-        "contains_string" => tenth(first) * tenth(second),
+        | "not_equals" => tenth_of(first.min(second)),
+        "add_string" | "add_bytes" => tenth_of(first + second),
+        "matches_string" => pattern_cost(first, second),
+        "matches" if minor >= Minor::V1_37 => pattern_cost(first, second),
+        "contains_string" => tenth_of(first) * tenth_of(second),
         _ => 1,
     }
 }
 
 /// The cost of walking a value: one for every leaf, a tenth for every byte of text.
-fn traversal(value: &Val, depth: u32) -> u64 {
+fn traversal_cost(value: &Val, depth: u32) -> u64 {
     match value {
         _ if depth > 256 => 1,
         Val::Str(s) => (s.len() as f64 * 0.1) as u64,
@@ -213,12 +219,12 @@ fn traversal(value: &Val, depth: u32) -> u64 {
         Val::List(l) => l
             .items()
             .iter()
-            .map(|v| traversal(v, depth + 1))
+            .map(|v| traversal_cost(v, depth + 1))
             .fold(0, u64::saturating_add),
         Val::Map(m) => m
             .entries()
             .iter()
-            .map(|(k, v)| traversal(k, depth + 1) + traversal(v, depth + 1))
+            .map(|(k, v)| traversal_cost(k, depth + 1) + traversal_cost(v, depth + 1))
             .fold(0, u64::saturating_add),
         _ => 1,
     }

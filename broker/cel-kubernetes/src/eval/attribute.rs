@@ -10,23 +10,31 @@ type Resolved = Result<Val, Val>;
 
 impl Runner<'_> {
     /// Evaluates an attribute that is a step of its own.
-    pub(super) fn attribute(&mut self, attr: &Attr, scope: Option<usize>) -> Run<Val> {
-        let value = self.resolve(attr, scope)?.unwrap_or_else(|error| error);
-        self.observe(attr.id(), attr, false, value.clone())?;
+    pub(super) fn eval_attribute(&mut self, attr: &Attr, scope: Option<usize>) -> Run<Val> {
+        let value = self
+            .resolve_attribute(attr, scope)?
+            .unwrap_or_else(|error| error);
+        self.observe_attribute(attr.id(), attr, false, value.clone())?;
         Ok(value)
     }
 
     /// Evaluates `has(...)`.
-    pub(super) fn has(&mut self, id: u32, attr: &Attr, scope: Option<usize>) -> Run<Val> {
-        let value = match self.resolve(attr, scope)? {
+    pub(super) fn eval_has(&mut self, id: u32, attr: &Attr, scope: Option<usize>) -> Run<Val> {
+        let value = match self.resolve_attribute(attr, scope)? {
             Ok(Val::Optional(inner)) => Val::Bool(inner.is_some()),
             Ok(value) | Err(value) => value,
         };
-        self.observe(id, attr, true, value.clone())?;
+        self.observe_attribute(id, attr, true, value.clone())?;
         Ok(value)
     }
 
-    pub(super) fn observe(&mut self, id: u32, attr: &Attr, test: bool, value: Val) -> Run<()> {
+    pub(super) fn observe_attribute(
+        &mut self,
+        id: u32,
+        attr: &Attr,
+        test: bool,
+        value: Val,
+    ) -> Run<()> {
         let mut cost = 0;
         if let Attr::Choice { test, yes, no, .. } = attr {
             self.tracker.drop_ids(&[no.id(), yes.id(), test.id()])?;
@@ -35,17 +43,17 @@ impl Runner<'_> {
             cost += 1;
         }
         self.tracker.charge_signed(cost - i64::from(test));
-        self.tracker.push(id, value)
+        self.tracker.push_value(id, value)
     }
 
-    fn resolve(&mut self, attr: &Attr, scope: Option<usize>) -> Run<Resolved> {
+    fn resolve_attribute(&mut self, attr: &Attr, scope: Option<usize>) -> Run<Resolved> {
         let (value, path) = match attr {
             Attr::Choice { test, yes, no, .. } => {
-                return match self.eval(test, scope)? {
-                    Val::Bool(true) => self.resolve(yes, scope),
-                    Val::Bool(false) => self.resolve(no, scope),
+                return match self.eval_node(test, scope)? {
+                    Val::Bool(true) => self.resolve_attribute(yes, scope),
+                    Val::Bool(false) => self.resolve_attribute(no, scope),
                     error @ Val::Err(_) => Ok(Err(error)),
-                    Val::Random(test) => self.either(test.fallible, [yes, no], scope),
+                    Val::Random(test) => self.resolve_either(test.fallible, [yes, no], scope),
                     _ => Ok(Err(Val::no_overload())),
                 };
             }
@@ -55,10 +63,10 @@ impl Runner<'_> {
                 path,
                 ..
             } => (
-                self.lookup(name, if *outermost { None } else { scope })?,
+                self.lookup_variable(name, if *outermost { None } else { scope })?,
                 path,
             ),
-            Attr::Computed { operand, path, .. } => (self.eval(operand, scope)?, path),
+            Attr::Computed { operand, path, .. } => (self.eval_node(operand, scope)?, path),
         };
         if value.is_error() {
             return Ok(Err(value));
@@ -90,12 +98,12 @@ impl Runner<'_> {
         let mut resolved = Ok(());
         for qualifier in path {
             optional |= qualifier.optional;
-            self.tracker.mute(unseen);
-            let found = self.doubt(value.is_random(), |run| {
+            self.tracker.set_muted(unseen);
+            let found = self.run_doubtful(value.is_random(), |run| {
                 let scope = if unseen { None } else { scope };
-                run.qualify(qualifier, &value, optional, scope)
+                run.apply_qualifier(qualifier, &value, optional, scope)
             })?;
-            self.tracker.mute(false);
+            self.tracker.set_muted(false);
             match found {
                 Ok(Some(found)) => value = found,
                 Ok(None) => return Ok(Ok(Val::Optional(None))),
@@ -115,13 +123,14 @@ impl Runner<'_> {
     }
 
     /// Resolves both branches of a conditional whose test depends on a random order.
-    fn either(
+    fn resolve_either(
         &mut self,
         fallible: bool,
         branches: [&Attr; 2],
         scope: Option<usize>,
     ) -> Run<Resolved> {
-        let [yes, no] = branches.map(|branch| self.doubt(true, |run| run.resolve(branch, scope)));
+        let [yes, no] = branches
+            .map(|branch| self.run_doubtful(true, |run| run.resolve_attribute(branch, scope)));
         Ok(match (yes?, no?) {
             (Err(error), Err(_)) => Err(error),
             (Ok(yes), Ok(no)) if !fallible && yes.same(&no) => Ok(yes),
@@ -130,7 +139,7 @@ impl Runner<'_> {
     }
 
     /// Applies one qualifier. Returns `None` if the selected entry is missing and optional.
-    fn qualify(
+    fn apply_qualifier(
         &mut self,
         q: &Qualifier,
         value: &Val,
@@ -139,15 +148,15 @@ impl Runner<'_> {
     ) -> Run<Result<Option<Val>, Val>> {
         let mut computed_id = None;
         let found = match &q.key {
-            Key::Const(key) => select(value, key, lenient),
+            Key::Const(key) => select_entry(value, key, lenient),
             Key::Test(_) if value.is_random() => Ok(Some(Val::random())),
-            Key::Test(key) if lenient => select(value, key, true),
+            Key::Test(key) if lenient => select_entry(value, key, true),
             Key::Test(key) => {
-                select(value, key, true).map(|found| Some(Val::Bool(found.is_some())))
+                select_entry(value, key, true).map(|found| Some(Val::Bool(found.is_some())))
             }
             Key::Attr { attr, computed } => {
                 computed_id = computed.then(|| attr.id());
-                match self.resolve(attr, scope)? {
+                match self.resolve_attribute(attr, scope)? {
                     Ok(
                         key @ (Val::Bool(_)
                         | Val::Int(_)
@@ -155,7 +164,7 @@ impl Runner<'_> {
                         | Val::Double(_)
                         | Val::Random(_)
                         | Val::Str(_)),
-                    ) => select(value, &key, lenient),
+                    ) => select_entry(value, &key, lenient),
                     Ok(other) => Err(Val::error(format!(
                         "invalid qualifier type: {}",
                         other.type_name()
@@ -174,14 +183,14 @@ impl Runner<'_> {
                 self.tracker.drop_ids(&[id])?;
             }
             self.tracker.charge_signed(1);
-            self.tracker.push(q.id, seen.unwrap_or(Val::Null))?;
+            self.tracker.push_value(q.id, seen.unwrap_or(Val::Null))?;
         }
         Ok(found)
     }
 }
 
 /// Returns what a key selects. `lenient` allows a missing entry.
-fn select(value: &Val, key: &Val, lenient: bool) -> Result<Option<Val>, Val> {
+fn select_entry(value: &Val, key: &Val, lenient: bool) -> Result<Option<Val>, Val> {
     if value.is_random() || key.is_random() {
         return Ok(Some(Val::random()));
     }

@@ -6,10 +6,10 @@ use crate::plan::Call;
 use crate::value::Val;
 
 impl Runner<'_> {
-    pub(super) fn call(&mut self, call: &Call, scope: Option<usize>) -> Run<Val> {
-        let value = self.apply(call, scope)?;
+    pub(super) fn eval_call(&mut self, call: &Call, scope: Option<usize>) -> Run<Val> {
+        let value = self.apply_function(call, scope)?;
         let ids: Vec<u32> = call.args.iter().map(crate::plan::Node::id).collect();
-        self.tracker.call(
+        self.tracker.count_call(
             self.minor,
             call.id,
             (&call.function, call.overload),
@@ -19,7 +19,7 @@ impl Runner<'_> {
         Ok(value)
     }
 
-    fn apply(&mut self, call: &Call, scope: Option<usize>) -> Run<Val> {
+    fn apply_function(&mut self, call: &Call, scope: Option<usize>) -> Run<Val> {
         let mut args = Vec::with_capacity(call.args.len());
         let lenient = call.function == "@not_strictly_false";
         // Calls of up to two arguments evaluate all of them before they check for errors. Longer
@@ -30,7 +30,7 @@ impl Runner<'_> {
                 || library::is_single(&call.function));
         let mut random = false;
         for arg in &call.args {
-            let value = self.doubt(random && !eager, |run| run.eval(arg, scope))?;
+            let value = self.run_doubtful(random && !eager, |run| run.eval_node(arg, scope))?;
             random |= value.may_fail();
             if value.is_error() && !eager && !lenient {
                 return Ok(value);
@@ -56,7 +56,8 @@ impl Runner<'_> {
                 a.cost_size() / 16
             }
         });
-        self.tracker.step(sizes.fold(0, u64::saturating_add))?;
+        self.tracker
+            .count_steps(sizes.fold(0, u64::saturating_add))?;
         if self.tracker.is_shuffled()
             && let Some(value) = library::in_any_order(&call.function, &args)
         {
@@ -91,6 +92,6 @@ impl Runner<'_> {
                 types.join(", ")
             )));
         };
-        library::call(overload.id, &args, &context).map_err(undecided)
+        library::call_overload(overload.id, &args, &context).map_err(undecided)
     }
 }

@@ -28,8 +28,8 @@ struct Range {
 }
 
 impl Runner<'_> {
-    pub(super) fn fold(&mut self, fold: &Arc<Loop>, scope: Option<usize>) -> Run<Val> {
-        let range = self.eval(&fold.range, scope)?;
+    pub(super) fn eval_fold(&mut self, fold: &Arc<Loop>, scope: Option<usize>) -> Run<Val> {
+        let range = self.eval_node(&fold.range, scope)?;
         let value = if range.is_error() {
             // 1.32 loses the error of the range if a loop has two variables.
             let forgets = self.minor == Minor::V1_32 && fold.var2.is_some();
@@ -41,17 +41,17 @@ impl Runner<'_> {
         } else if range.is_random() {
             return Err(Stop::Beyond(RANDOM_ORDER.to_owned()));
         } else {
-            match self.range(&range, fold.var2.is_some())? {
-                Ok(range) => self.iterate(fold, range, scope)?,
+            match self.fold_range(&range, fold.var2.is_some())? {
+                Ok(range) => self.iterate_range(fold, range, scope)?,
                 Err(error) => error,
             }
         };
         self.tracker.drop_ids(&[fold.range.id()])?;
-        self.tracker.push(fold.id, value.clone())?;
+        self.tracker.push_value(fold.id, value.clone())?;
         Ok(value)
     }
 
-    fn iterate(&mut self, fold: &Arc<Loop>, range: Range, scope: Option<usize>) -> Run<Val> {
+    fn iterate_range(&mut self, fold: &Arc<Loop>, range: Range, scope: Option<usize>) -> Run<Val> {
         let me = self.frames.len();
         let frame = Frame {
             outer: scope,
@@ -64,21 +64,23 @@ impl Runner<'_> {
         self.frames.push(frame);
         // From 1.32 on, the accumulator is computed when it is first used.
         if self.minor < Minor::V1_32 {
-            let accu = self.eval(&fold.init, scope)?;
+            let accu = self.eval_node(&fold.init, scope)?;
             self.set_accumulator(me, accu);
         }
         let shuffled = range.shuffled;
-        match (fold.purpose, appended(fold)) {
-            (Purpose::All | Purpose::Exists, _) if shuffled => self.quantify(fold, range, me)?,
-            (Purpose::List, Some(parts)) if !self.uses_accumulators => {
-                self.collect(range, me, &parts)?;
+        match (fold.purpose, appended_step(fold)) {
+            (Purpose::All | Purpose::Exists, _) if shuffled => {
+                self.run_quantifier(fold, range, me)?
             }
-            _ => self.accumulate(fold, range, me)?,
+            (Purpose::List, Some(parts)) if !self.uses_accumulators => {
+                self.collect_list(range, me, &parts)?;
+            }
+            _ => self.run_in_order(fold, range, me)?,
         }
         if let Some(frame) = self.frames.get_mut(me) {
             frame.finishing = true;
         }
-        let value = self.eval(&fold.result, Some(me))?;
+        let value = self.eval_node(&fold.result, Some(me))?;
         self.frames.truncate(me);
         Ok(match value {
             Val::List(list) if list.is_growing() => Val::list(Vec::new()),
@@ -95,12 +97,12 @@ impl Runner<'_> {
         }
     }
 
-    fn accumulator(&self, me: usize) -> Option<&Val> {
+    fn accumulator_of(&self, me: usize) -> Option<&Val> {
         self.frames.get(me).and_then(|frame| frame.accu.as_ref())
     }
 
-    fn enter(&mut self, me: usize, (first, second): (Val, Val)) -> Run<()> {
-        self.tracker.step(1)?;
+    fn enter_step(&mut self, me: usize, (first, second): (Val, Val)) -> Run<()> {
+        self.tracker.count_steps(1)?;
         if let Some(frame) = self.frames.get_mut(me) {
             (frame.first, frame.second) = (first, second);
         }
@@ -108,19 +110,19 @@ impl Runner<'_> {
     }
 
     /// Runs the steps of a loop in order, until the condition fails.
-    fn accumulate(&mut self, fold: &Arc<Loop>, range: Range, me: usize) -> Run<()> {
+    fn run_in_order(&mut self, fold: &Arc<Loop>, range: Range, me: usize) -> Run<()> {
         let mut doubtful = false;
         for entry in range.entries {
-            self.enter(me, entry)?;
-            match self.doubt(doubtful, |run| run.eval(&fold.condition, Some(me)))? {
+            self.enter_step(me, entry)?;
+            match self.run_doubtful(doubtful, |run| run.eval_node(&fold.condition, Some(me)))? {
                 Val::Bool(false) => break,
                 // Some orders end the loop here. Its other steps change nothing in those.
                 Val::Random(_) => doubtful = true,
                 _ => {}
             }
-            let accu = self.doubt(doubtful, |run| run.eval(&fold.step, Some(me)))?;
+            let accu = self.run_doubtful(doubtful, |run| run.eval_node(&fold.step, Some(me)))?;
             if range.shuffled && fold.purpose == Purpose::Map {
-                check_keys(self.accumulator(me), &accu)?;
+                check_keys(self.accumulator_of(me), &accu)?;
             }
             self.set_accumulator(me, accu);
         }
@@ -129,14 +131,14 @@ impl Runner<'_> {
 
     /// Runs the steps of `all` or `exists` over entries in a random order. The order decides only
     /// how many steps run before the first that decides.
-    fn quantify(&mut self, fold: &Arc<Loop>, range: Range, me: usize) -> Run<()> {
+    fn run_quantifier(&mut self, fold: &Arc<Loop>, range: Range, me: usize) -> Run<()> {
         let undecided = Val::Bool(fold.purpose == Purpose::All);
-        let before = self.tracker.unsure();
+        let before = self.tracker.uncertain_cost();
         let mut decided = None;
         for entry in range.entries {
-            self.enter(me, entry)?;
-            self.doubt(true, |run| run.eval(&fold.condition, Some(me)))?;
-            let accu = self.doubt(true, |run| run.eval(&fold.step, Some(me)))?;
+            self.enter_step(me, entry)?;
+            self.run_doubtful(true, |run| run.eval_node(&fold.condition, Some(me)))?;
+            let accu = self.run_doubtful(true, |run| run.eval_node(&fold.step, Some(me)))?;
             if matches!(&accu, Val::Bool(b) if Val::Bool(*b).is_true() != undecided.is_true()) {
                 decided = Some(accu);
                 self.set_accumulator(me, undecided.clone());
@@ -146,37 +148,38 @@ impl Runner<'_> {
         }
         match decided {
             Some(decided) => self.set_accumulator(me, decided),
-            None if self.accumulator(me).is_some_and(Val::is_random) => {}
-            None => self.tracker.settle(before),
+            None if self.accumulator_of(me).is_some_and(Val::is_random) => {}
+            None => self.tracker.remove_uncertain(before),
         }
         Ok(())
     }
 
     /// Runs the steps of a loop that collects a list. They have the same values and costs as if each
     /// were evaluated, but the list is not copied in each.
-    fn collect(&mut self, range: Range, me: usize, step: &Appended<'_>) -> Run<()> {
+    fn collect_list(&mut self, range: Range, me: usize, step: &Appended<'_>) -> Run<()> {
         let mut items = Vec::with_capacity(range.entries.len());
         let mut end: Option<Val> = None;
         for entry in range.entries {
-            self.enter(me, entry)?;
-            self.eval(step.condition, Some(me))?;
+            self.enter_step(me, entry)?;
+            self.eval_node(step.condition, Some(me))?;
             if end.is_some() {
                 // The list is an error, or depends on an order, and stays so.
-                let accu = self.eval(step.whole, Some(me))?;
+                let accu = self.eval_node(step.whole, Some(me))?;
                 self.set_accumulator(me, accu.clone());
                 end = Some(accu);
                 continue;
             }
             let test = match step.test {
-                Some((_, test)) => self.eval(test, Some(me))?,
+                Some((_, test)) => self.eval_node(test, Some(me))?,
                 None => Val::Bool(true),
             };
             let added = match test {
-                Val::Bool(true) => self.append(step, me)?,
+                Val::Bool(true) => self.eval_append(step, me)?,
                 Val::Bool(false) => Ok(None),
                 error @ Val::Err(_) => Err(error),
                 Val::Random(_) => {
-                    self.doubt(true, |run| run.append(step, me))?.ok();
+                    self.run_doubtful(true, |run| run.eval_append(step, me))?
+                        .ok();
                     Err(Val::random())
                 }
                 _ => Err(Val::no_overload()),
@@ -190,10 +193,10 @@ impl Runner<'_> {
             }
             if let Some((choice, _)) = step.test {
                 let value = end.clone().unwrap_or_else(|| Val::list(Vec::new()));
-                self.observe(choice.id(), choice, false, value)?;
+                self.observe_attribute(choice.id(), choice, false, value)?;
             }
         }
-        if end.is_none() && self.accumulator(me).is_none_or(|accu| !accu.is_error()) {
+        if end.is_none() && self.accumulator_of(me).is_none_or(|accu| !accu.is_error()) {
             self.set_accumulator(me, Val::list(items));
         }
         Ok(())
@@ -201,22 +204,22 @@ impl Runner<'_> {
 
     /// Evaluates `accumulator + [item]`, and returns the items of the second list. `Err` is the sum
     /// if that is no list.
-    fn append(&mut self, step: &Appended<'_>, me: usize) -> Run<Result<Option<Val>, Val>> {
+    fn eval_append(&mut self, step: &Appended<'_>, me: usize) -> Run<Result<Option<Val>, Val>> {
         let empty = Val::list(Vec::new());
-        self.observe(step.accu.id(), step.accu, false, empty.clone())?;
-        let (result, value) = match self.eval(step.item, Some(me))? {
+        self.observe_attribute(step.accu.id(), step.accu, false, empty.clone())?;
+        let (result, value) = match self.eval_node(step.item, Some(me))? {
             Val::List(list) => (Ok(list.get(0)), empty),
             other => (Err(other.clone()), other),
         };
         let ids = [step.accu.id(), step.item.id()];
         let call = (step.sum.function.as_str(), step.sum.overload);
         self.tracker
-            .call(self.minor, step.sum.id, call, &ids, &value)?;
+            .count_call(self.minor, step.sum.id, call, &ids, &value)?;
         Ok(result)
     }
 
     /// Returns what a loop iterates over.
-    fn range(&mut self, range: &Val, two: bool) -> Run<Result<Range, Val>> {
+    fn fold_range(&mut self, range: &Val, two: bool) -> Run<Result<Range, Val>> {
         let mut shuffled;
         let index = |i: usize| Val::Int(i64::try_from(i).unwrap_or(i64::MAX));
         let mut entries: Vec<(Val, Val)> = match range {
@@ -263,21 +266,21 @@ impl Runner<'_> {
         if shuffled {
             self.unordered = self.unordered.max(entries.len());
             if let Some(orders) = &mut self.orders {
-                if !orders.arrange(&mut entries) {
+                if !orders.arrange_entries(&mut entries) {
                     return Err(Stop::Beyond(RANDOM_ORDER.to_owned()));
                 }
                 shuffled = false;
             } else if self.uses_accumulators {
                 return Err(Stop::Beyond(RANDOM_ORDER.to_owned()));
             } else {
-                self.tracker.shuffle();
+                self.tracker.note_map_order();
             }
         }
         Ok(Ok(Range { entries, shuffled }))
     }
 
     /// Returns the value of a variable, as seen from a scope.
-    pub(super) fn lookup(&mut self, name: &str, scope: Option<usize>) -> Run<Val> {
+    pub(super) fn lookup_variable(&mut self, name: &str, scope: Option<usize>) -> Run<Val> {
         let mut at = scope;
         while let Some(index) = at {
             let Some(frame) = self.frames.get(index) else {
@@ -293,7 +296,7 @@ impl Runner<'_> {
                 }
                 let (fold, outer) = (Arc::clone(&frame.fold), frame.outer);
                 let bound = fold.purpose == Purpose::Binding;
-                let accu = match self.eval(&fold.init, outer)? {
+                let accu = match self.eval_node(&fold.init, outer)? {
                     Val::List(list) if list.len() == 0 && bound => Val::List(List::growing()),
                     Val::Map(map) if map.len() == 0 => Val::Map(Map::built()),
                     Val::Lazy(lazy) if lazy.len() == 0 => Val::Map(Map::built()),
@@ -331,7 +334,7 @@ struct Appended<'p> {
     item: &'p Node,
 }
 
-fn appended(fold: &Loop) -> Option<Appended<'_>> {
+fn appended_step(fold: &Loop) -> Option<Appended<'_>> {
     let (test, sum) = match &fold.step {
         Node::Call(sum) => (None, sum),
         Node::Attr(choice @ Attr::Choice { test, yes, .. }) => match &**yes {

@@ -13,7 +13,7 @@ pub(crate) struct Orders {
 
 impl Orders {
     /// Puts the entries of the next loop into their order. False if there are too many orders.
-    pub(super) fn arrange<T>(&mut self, entries: &mut Vec<T>) -> bool {
+    pub(super) fn arrange_entries<T>(&mut self, entries: &mut Vec<T>) -> bool {
         let Some(count) = u32::try_from(entries.len())
             .ok()
             .and_then(|n| (1..=n).try_fold(1_u32, u32::checked_mul))
@@ -37,7 +37,7 @@ impl Orders {
     }
 
     /// Goes on to other orders. False if every one was used.
-    pub(crate) fn advance(&mut self) -> bool {
+    pub(crate) fn advance_order(&mut self) -> bool {
         self.chosen.truncate(self.next);
         self.next = 0;
         while let Some((number, count)) = self.chosen.last_mut() {
@@ -61,9 +61,9 @@ mod tests {
         let mut seen = Vec::new();
         loop {
             let (mut three, mut two) = (vec!['a', 'b', 'c'], vec![1, 2]);
-            assert!(orders.arrange(&mut three) && orders.arrange(&mut two));
+            assert!(orders.arrange_entries(&mut three) && orders.arrange_entries(&mut two));
             seen.push((three, two));
-            if !orders.advance() {
+            if !orders.advance_order() {
                 break;
             }
         }
@@ -71,6 +71,6 @@ mod tests {
         let count = seen.len();
         seen.dedup();
         assert_eq!((count, seen.len()), (12, 12));
-        assert!(!orders.arrange(&mut vec![0; 7]));
+        assert!(!orders.arrange_entries(&mut vec![0; 7]));
     }
 }

@@ -1,7 +1,7 @@
 //! The protobuf messages that an expression can make, like `google.protobuf.Duration{seconds: 1}`.
 
 use super::Called;
-use crate::time::{NANOS, Timestamp};
+use crate::time::{NANOS_PER_SECOND, Timestamp};
 use crate::types::Type;
 use crate::value::{Map, Val};
 
@@ -235,7 +235,7 @@ fn int(value: Option<&Val>) -> Option<i64> {
 
 /// Go's `AsDuration`: the closest duration that Go can hold.
 fn duration(seconds: i64, nanos: i32) -> i64 {
-    let whole = i128::from(seconds) * i128::from(NANOS);
+    let whole = i128::from(seconds) * i128::from(NANOS_PER_SECOND);
     let sum = whole + i128::from(nanos);
     let held = i64::try_from(whole).is_ok();
     match (held, i64::try_from(sum)) {
@@ -249,11 +249,11 @@ fn duration(seconds: i64, nanos: i32) -> i64 {
 fn timestamp(seconds: i64, nanos: i32) -> Called {
     let nanos = i64::from(nanos);
     seconds
-        .checked_add(nanos.div_euclid(NANOS))
+        .checked_add(nanos.div_euclid(NANOS_PER_SECOND))
         .and_then(Timestamp::of_seconds)
         .map(|time| {
             Val::Timestamp(Timestamp {
-                nanos: nanos.rem_euclid(NANOS),
+                nanos: nanos.rem_euclid(NANOS_PER_SECOND),
                 ..time
             })
         })

@@ -93,7 +93,7 @@ fn faults(format: &str, text: &str, minor: Minor) -> Result<Vec<String>, String>
             found.extend(unless(text.is_empty() || is_name(text), LABEL_VALUE));
             found
         }
-        "uri" => url::fault(text)?.into_iter().collect(),
+        "uri" => url::url_fault(text)?.into_iter().collect(),
         "uuid" => unless(is_uuid(text), "does not match the UUID format"),
         "byte" => unless(is_base64(text), "invalid base64"),
         "date" => unless(is_date(text), "invalid date"),

@@ -44,9 +44,9 @@ pub(crate) fn operator(function: &str, args: &[Val], context: &Context<'_>) -> C
         }
         "_+_" => add(&first, &second()),
         "_-_" => subtract(&first, &second()),
-        "_*_" => number::arithmetic('*', &first, &second()).unwrap_or_else(Val::no_overload),
-        "_/_" => number::arithmetic('/', &first, &second()).unwrap_or_else(Val::no_overload),
-        "_%_" => number::arithmetic('%', &first, &second()).unwrap_or_else(Val::no_overload),
+        "_*_" => number::eval_arithmetic('*', &first, &second()).unwrap_or_else(Val::no_overload),
+        "_/_" => number::eval_arithmetic('/', &first, &second()).unwrap_or_else(Val::no_overload),
+        "_%_" => number::eval_arithmetic('%', &first, &second()).unwrap_or_else(Val::no_overload),
         "_<_" => compare(&first, &second(), |o| o == Ordering::Less),
         "_<=_" => compare(&first, &second(), |o| o != Ordering::Greater),
         "_>_" => compare(&first, &second(), |o| o == Ordering::Greater),
@@ -97,7 +97,7 @@ pub(crate) fn operator(function: &str, args: &[Val], context: &Context<'_>) -> C
 }
 
 pub(super) fn add(a: &Val, b: &Val) -> Val {
-    if let Some(sum) = number::arithmetic('+', a, b) {
+    if let Some(sum) = number::eval_arithmetic('+', a, b) {
         return sum;
     }
     match (a, b) {
@@ -108,14 +108,14 @@ pub(super) fn add(a: &Val, b: &Val) -> Val {
             .checked_add(*b)
             .map_or_else(|| Val::error("integer overflow"), Val::Duration),
         (Val::Timestamp(t), Val::Duration(d)) | (Val::Duration(d), Val::Timestamp(t)) => {
-            t.later(*d)
+            t.add_nanos(*d)
         }
         _ => Val::no_overload(),
     }
 }
 
 fn subtract(a: &Val, b: &Val) -> Val {
-    if let Some(difference) = number::arithmetic('-', a, b) {
+    if let Some(difference) = number::eval_arithmetic('-', a, b) {
         return difference;
     }
     match (a, b) {
@@ -124,8 +124,8 @@ fn subtract(a: &Val, b: &Val) -> Val {
             .map_or_else(|| Val::error("integer overflow"), Val::Duration),
         (Val::Timestamp(t), Val::Duration(d)) => d
             .checked_neg()
-            .map_or_else(|| Val::error("integer overflow"), |d| t.later(d)),
-        (Val::Timestamp(a), Val::Timestamp(b)) => a.since(b),
+            .map_or_else(|| Val::error("integer overflow"), |d| t.add_nanos(d)),
+        (Val::Timestamp(a), Val::Timestamp(b)) => a.nanos_since(b),
         _ => Val::no_overload(),
     }
 }

@@ -47,7 +47,7 @@ pub(crate) enum PatternFault {
 impl Pattern {
     /// Compiles a pattern in Go's syntax.
     pub(crate) fn compile(written: &str) -> Result<Self, PatternFault> {
-        let translated = translate::translate(written)?;
+        let translated = translate::translate_pattern(written)?;
         let (unicode, unassigned) = (translated.unicode, translated.unassigned);
         let built = if translated.bytes {
             regex::bytes::RegexBuilder::new(&translated.text)

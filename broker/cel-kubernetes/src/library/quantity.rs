@@ -30,7 +30,7 @@ enum Reading {
 
 impl Quantity {
     /// Compares without computing powers of ten, which may not fit.
-    fn order(self, other: Self) -> Ordering {
+    fn compare_quantities(self, other: Self) -> Ordering {
         let signs = self.value.signum().cmp(&other.value.signum());
         if signs != Ordering::Equal {
             return signs;
@@ -38,7 +38,7 @@ impl Quantity {
         if self.value == 0 {
             return Ordering::Equal;
         }
-        let larger = self.magnitude().cmp(&other.magnitude());
+        let larger = self.digits_and_place().cmp(&other.digits_and_place());
         if self.value < 0 {
             larger.reverse()
         } else {
@@ -48,18 +48,18 @@ impl Quantity {
 
     /// Returns the place of the first digit, and the digits without zeros at the end. They compare
     /// as the absolute values of numbers other than zero do.
-    fn magnitude(self) -> (i64, String) {
+    fn digits_and_place(self) -> (i64, String) {
         let digits = self.value.unsigned_abs().to_string();
         let place = i64::from(self.scale) + digits.len() as i64;
         (place, digits.trim_end_matches('0').to_owned())
     }
 
     /// Compares as CEL's `==` does.
-    pub(crate) fn equals(self, other: Self) -> Val {
+    pub(crate) fn equal_value(self, other: Self) -> Val {
         if other.computed {
             return Val::no_overload();
         }
-        Val::Bool(self.order(other) == Ordering::Equal)
+        Val::Bool(self.compare_quantities(other) == Ordering::Equal)
     }
 
     /// Returns the closest float, with the rounding of Go.
@@ -84,7 +84,7 @@ impl Quantity {
     }
 
     /// Adds as Go does: in 64 bits if both are such numbers and the sum fits, else as decimals.
-    fn plus(self, other: Self) -> Option<Self> {
+    fn add_quantity(self, other: Self) -> Option<Self> {
         let decimal = self.decimal || other.decimal;
         let whole = match (self.value, other.value) {
             (_, 0) => Some((self.value, self.scale)),
@@ -112,7 +112,7 @@ impl Quantity {
         })
     }
 
-    fn negated(self) -> Option<Self> {
+    fn negate_quantity(self) -> Option<Self> {
         Some(Self {
             value: self.value.checked_neg()?,
             ..self
@@ -126,7 +126,7 @@ const WRONG_FORM: &str = "quantities must match the regular expression \
 /// The message for a suffix without a number, like `Ei`. One that Go reads in 64 bits is zero.
 const NO_NUMBER: &str = "unable to parse numeric part of quantity";
 
-fn read(text: &str) -> Reading {
+fn read_quantity(text: &str) -> Reading {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = |t: &str| t.bytes().take_while(u8::is_ascii_digit).count();
     let trimmed = unsigned.trim_start_matches('0');
@@ -138,7 +138,7 @@ fn read(text: &str) -> Reading {
         Some(tail) => tail.split_at(digits(tail)),
         None => ("", rest),
     };
-    let Some((binary, exponent)) = self::suffix(suffix) else {
+    let Some((binary, exponent)) = self::read_suffix(suffix) else {
         return Reading::IsNot(WRONG_FORM);
     };
     let written = unsigned.strip_suffix(suffix).unwrap_or(unsigned);
@@ -150,10 +150,10 @@ fn read(text: &str) -> Reading {
     let (Ok(value), Ok(places)) = (digits.parse::<i128>(), i32::try_from(fraction.len())) else {
         return Reading::Large;
     };
-    let read = match small(digits.len(), value, (binary, exponent), places) {
+    let read = match read_small(digits.len(), value, (binary, exponent), places) {
         Some((value, scale)) => Some((value, scale, -scale, false)),
         None if without_number => return Reading::IsNot(NO_NUMBER),
-        None => large(value, (binary, exponent), places)
+        None => read_large(value, (binary, exponent), places)
             .map(|(value, scale, places)| (value, scale, places, true)),
     };
     match read {
@@ -172,7 +172,7 @@ fn read(text: &str) -> Reading {
 const MAX_SCALE: i32 = 290;
 
 /// Reads a quantity that Go keeps in 64 bits, as its value and its power of ten.
-fn small(
+fn read_small(
     length: usize,
     value: i128,
     (binary, exponent): (bool, i32),
@@ -194,7 +194,11 @@ fn small(
 
 /// Reads a quantity that Go keeps as a decimal: rounded up to billionths, and a binary one at most
 /// the largest int. Returns its value, its power of ten and Go's decimal places.
-fn large(value: i128, (binary, exponent): (bool, i32), places: i32) -> Option<(i128, i32, i32)> {
+fn read_large(
+    value: i128,
+    (binary, exponent): (bool, i32),
+    places: i32,
+) -> Option<(i128, i32, i32)> {
     const MOST: i128 = i64::MAX as i128;
     let (value, scale) = if binary {
         match value.checked_mul(1_i128.checked_shl(exponent.unsigned_abs())?) {
@@ -231,14 +235,14 @@ fn large(value: i128, (binary, exponent): (bool, i32), places: i32) -> Option<(i
         scale: 0,
         ..read
     };
-    if binary && read.order(most) == Ordering::Greater {
+    if binary && read.compare_quantities(most) == Ordering::Greater {
         return Some((MOST, 0, 0));
     }
     Some((value, scale, 9))
 }
 
 /// Returns whether a suffix is binary, and its exponent.
-fn suffix(text: &str) -> Option<(bool, i32)> {
+fn read_suffix(text: &str) -> Option<(bool, i32)> {
     Some(match text {
         "" => (false, 0),
         "n" => (false, -9),
@@ -264,7 +268,7 @@ fn suffix(text: &str) -> Option<(bool, i32)> {
     })
 }
 
-pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
+pub(super) fn call_quantity(overload: &str, args: &[Val]) -> Option<Called> {
     let large = || Err("a very large or very fine quantity".to_owned());
     let made = |q: Option<Quantity>| q.map_or_else(large, |q| Ok(Val::Quantity(q)));
     let whole = |n: i64| Quantity {
@@ -275,38 +279,38 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
         computed: false,
     };
     Some(match (overload, args) {
-        ("string_to_quantity", [Val::Str(s)]) => match read(s) {
+        ("string_to_quantity", [Val::Str(s)]) => match read_quantity(s) {
             Reading::Is(q) => Ok(Val::Quantity(q)),
             Reading::IsNot(message) => Ok(Val::error(message)),
             Reading::Large => large(),
         },
-        ("is_quantity_string", [Val::Str(s)]) => match read(s) {
+        ("is_quantity_string", [Val::Str(s)]) => match read_quantity(s) {
             Reading::Is(_) => Ok(Val::Bool(true)),
             Reading::IsNot(_) => Ok(Val::Bool(false)),
             Reading::Large => large(),
         },
         ("quantity_sign", [Val::Quantity(q)]) => Ok(Val::Int(q.value.signum() as i64)),
         ("quantity_is_greater_than", [Val::Quantity(a), Val::Quantity(b)]) => {
-            Ok(Val::Bool(a.order(*b) == Ordering::Greater))
+            Ok(Val::Bool(a.compare_quantities(*b) == Ordering::Greater))
         }
         ("quantity_is_less_than", [Val::Quantity(a), Val::Quantity(b)]) => {
-            Ok(Val::Bool(a.order(*b) == Ordering::Less))
+            Ok(Val::Bool(a.compare_quantities(*b) == Ordering::Less))
         }
         ("quantity_compare_to", [Val::Quantity(a), Val::Quantity(b)]) => {
-            Ok(Val::Int(a.order(*b) as i64))
+            Ok(Val::Int(a.compare_quantities(*b) as i64))
         }
         ("quantity_get_float", [Val::Quantity(q)]) => Ok(Val::Double(q.float())),
         ("quantity_is_integer", [Val::Quantity(q)]) => Ok(Val::Bool(q.integer().is_some())),
         ("quantity_get_int", [Val::Quantity(q)]) => Ok(q
             .integer()
             .map_or_else(|| Val::error("cannot convert value to integer"), Val::Int)),
-        ("quantity_add", [Val::Quantity(a), Val::Quantity(b)]) => made(a.plus(*b)),
-        ("quantity_add_int", [Val::Quantity(a), Val::Int(b)]) => made(a.plus(whole(*b))),
+        ("quantity_add", [Val::Quantity(a), Val::Quantity(b)]) => made(a.add_quantity(*b)),
+        ("quantity_add_int", [Val::Quantity(a), Val::Int(b)]) => made(a.add_quantity(whole(*b))),
         ("quantity_sub", [Val::Quantity(a), Val::Quantity(b)]) => {
-            made(b.negated().and_then(|b| a.plus(b)))
+            made(b.negate_quantity().and_then(|b| a.add_quantity(b)))
         }
         ("quantity_sub_int", [Val::Quantity(a), Val::Int(b)]) => {
-            made(whole(*b).negated().and_then(|b| a.plus(b)))
+            made(whole(*b).negate_quantity().and_then(|b| a.add_quantity(b)))
         }
         _ => return None,
     })

@@ -29,16 +29,20 @@ impl Semver {
         let (patch, pre) = rest
             .split_once('-')
             .map_or((rest, None), |(r, p)| (r, Some(p)));
-        if build.is_some_and(|b| !b.split('.').all(word)) {
+        if build.is_some_and(|b| !b.split('.').all(is_identifier)) {
             return None;
         }
-        let pre = pre.map(|p| p.split('.').map(part).collect::<Option<Vec<_>>>());
+        let pre = pre.map(|p| p.split('.').map(parse_part).collect::<Option<Vec<_>>>());
         let pre = match pre {
             Some(parts) => parts?,
             None => Vec::new(),
         };
         Some(Self {
-            numbers: [number(major)?, number(minor)?, number(patch)?],
+            numbers: [
+                parse_number(major)?,
+                parse_number(minor)?,
+                parse_number(patch)?,
+            ],
             pre,
         })
     }
@@ -65,7 +69,7 @@ impl Semver {
         Self::parse(&parts.join("."))
     }
 
-    fn order(&self, other: &Self) -> Ordering {
+    fn compare_versions(&self, other: &Self) -> Ordering {
         // A version without a prerelease sorts after those with one.
         let bare = |v: &Self| v.pre.is_empty();
         self.numbers
@@ -75,28 +79,28 @@ impl Semver {
     }
 }
 
-fn number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u64> {
     let plain =
         text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
     text.parse().ok().filter(|_| plain)
 }
 
-fn word(text: &str) -> bool {
+fn is_identifier(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
-fn part(text: &str) -> Option<Part> {
-    if !word(text) {
+fn parse_part(text: &str) -> Option<Part> {
+    if !is_identifier(text) {
         return None;
     }
     if text.bytes().all(|b| b.is_ascii_digit()) {
-        number(text).map(Part::Number)
+        parse_number(text).map(Part::Number)
     } else {
         Some(Part::Word(text.to_owned()))
     }
 }
 
-pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
+pub(super) fn call_semver(overload: &str, args: &[Val]) -> Option<Called> {
     let read = |s: &str, loosely: bool| {
         if loosely {
             Semver::parse_loosely(s)
@@ -121,12 +125,14 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
         ("semver_minor", [Val::Semver(v)]) => at(v, 1),
         ("semver_patch", [Val::Semver(v)]) => at(v, 2),
         ("semver_is_greater_than", [Val::Semver(a), Val::Semver(b)]) => {
-            Val::Bool(a.order(b) == Ordering::Greater)
+            Val::Bool(a.compare_versions(b) == Ordering::Greater)
         }
         ("semver_is_less_than", [Val::Semver(a), Val::Semver(b)]) => {
-            Val::Bool(a.order(b) == Ordering::Less)
+            Val::Bool(a.compare_versions(b) == Ordering::Less)
         }
-        ("semver_compare_to", [Val::Semver(a), Val::Semver(b)]) => Val::Int(a.order(b) as i64),
+        ("semver_compare_to", [Val::Semver(a), Val::Semver(b)]) => {
+            Val::Int(a.compare_versions(b) as i64)
+        }
         _ => return None,
     }))
 }

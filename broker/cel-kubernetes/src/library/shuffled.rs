@@ -15,10 +15,10 @@ pub(crate) fn in_any_order(function: &str, args: &[Val]) -> Option<Val> {
         return None;
     }
     if args.iter().any(Val::may_fail) {
-        return Some(unknown(function));
+        return Some(unknown_value(function));
     }
     match function {
-        "size" if args.iter().any(Val::is_random) => return Some(unknown(function)),
+        "size" if args.iter().any(Val::is_random) => return Some(unknown_value(function)),
         // These only move values about, or compare them with an answer that may be random.
         "size" | "dyn" | "optional.of" | "@in" | "includes" | "cel.@mapInsert" => return None,
         "_+_" | "type" | "hasValue" | "value" | "optional.ofNonZeroValue"
@@ -34,16 +34,16 @@ pub(crate) fn in_any_order(function: &str, args: &[Val]) -> Option<Val> {
         _ => {}
     }
     let Some(Val::List(list)) = args.first() else {
-        return Some(unknown(function));
+        return Some(unknown_value(function));
     };
     if args.iter().skip(1).any(Val::is_random) {
-        return Some(unknown(function));
+        return Some(unknown_value(function));
     }
     on_list(function, list, args)
 }
 
 /// Returns a value of which only the function is known that computes it.
-fn unknown(function: &str) -> Val {
+fn unknown_value(function: &str) -> Val {
     let small = matches!(
         function,
         "_<_"
@@ -82,7 +82,7 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
         fallible: false,
     });
     match (function, args) {
-        ("reverse", _) if shuffled => Some(again(list, (0..list.len()).rev().collect())),
+        ("reverse", _) if shuffled => Some(reorder_elements(list, (0..list.len()).rev().collect())),
         ("first" | "last", _) if shuffled => Some(Val::some(list.one_of())),
         ("slice", [_, Val::Int(from), Val::Int(to)]) if shuffled => {
             let (start, end) = (usize::try_from(*from).ok()?, usize::try_from(*to).ok()?);
@@ -99,8 +99,10 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
             })
         }
         ("reverse" | "first" | "last" | "slice", _) => None,
-        ("flatten", [_]) => Some(mark(flatten(list, 1))),
-        ("flatten", [_, Val::Int(depth)]) if *depth >= 0 => Some(mark(flatten(list, *depth))),
+        ("flatten", [_]) => Some(mark_shuffled(flatten(list, 1))),
+        ("flatten", [_, Val::Int(depth)]) if *depth >= 0 => {
+            Some(mark_shuffled(flatten(list, *depth)))
+        }
         ("optional.unwrap" | "unwrapOpt", _) if !items.iter().any(Val::is_random) => {
             let optional = |item: &Val| matches!(item, Val::Optional(_));
             items.iter().all(optional).then(|| {
@@ -108,14 +110,14 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
                     Val::Optional(Some(inner)) => Some((**inner).clone()),
                     _ => None,
                 });
-                mark(Val::list(inner.collect()))
+                mark_shuffled(Val::list(inner.collect()))
             })
         }
-        ("sort", _) if settled => sorted(items),
+        ("sort", _) if settled => sort_by_keys(items),
         ("@sortByAssociatedKeys", [_, Val::List(keys)]) => {
             let settled = !keys.items().iter().any(Val::depends_on_order);
             if settled {
-                sorted(keys.items())
+                sort_by_keys(keys.items())
             } else {
                 Some(Val::random())
             }
@@ -139,9 +141,9 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
                 fallible: false,
             }))
         }
-        ("distinct", _) if settled => Some(distinct(list)),
-        ("isSorted", _) if settled && ordered(items) => Some(number),
-        ("min" | "max", _) if settled && ordered(items) => {
+        ("distinct", _) if settled => Some(distinct_elements(list)),
+        ("isSorted", _) if settled && are_ordered(items) => Some(number),
+        ("min" | "max", _) if settled && are_ordered(items) => {
             let wanted = if function == "max" {
                 Ordering::Less
             } else {
@@ -153,17 +155,17 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
             if one { None } else { Some(Val::random()) }
         }
         ("sum", _) if settled && sums_alike(items) => None,
-        _ => Some(unknown(function)),
+        _ => Some(unknown_value(function)),
     }
 }
 
 /// Returns the elements at those places, in an unknown order.
-fn again(list: &List, places: Vec<usize>) -> Val {
+fn reorder_elements(list: &List, places: Vec<usize>) -> Val {
     let items = places.into_iter().filter_map(|at| list.get(at)).collect();
-    mark(Val::list(items))
+    mark_shuffled(Val::list(items))
 }
 
-fn mark(value: Val) -> Val {
+fn mark_shuffled(value: Val) -> Val {
     match value {
         Val::List(list) => Val::List(list.shuffled()),
         other => other,
@@ -177,20 +179,20 @@ fn one_kind(items: &[Val]) -> bool {
 }
 
 /// Whether every two of the elements have an order.
-fn ordered(items: &[Val]) -> bool {
+fn are_ordered(items: &[Val]) -> bool {
     let nan = |item: &Val| matches!(item, Val::Double(d) if d.is_nan());
     one_kind(items) && items.iter().all(|item| comparable(item) && !nan(item))
 }
 
 /// Whether a list can be sorted by these keys. If not, each order has an error, or none can be
 /// foreseen.
-fn sorted(keys: &[Val]) -> Option<Val> {
+fn sort_by_keys(keys: &[Val]) -> Option<Val> {
     let fails = !one_kind(keys) || !keys.iter().all(comparable);
-    (!fails && !ordered(keys)).then(Val::random)
+    (!fails && !are_ordered(keys)).then(Val::random)
 }
 
 /// Returns the distinct elements. Of those that are equal, the first stays, so they must be alike.
-fn distinct(list: &List) -> Val {
+fn distinct_elements(list: &List) -> Val {
     if list.len() > MAX_COMPARED {
         return Val::random();
     }
@@ -203,7 +205,7 @@ fn distinct(list: &List) -> Val {
             None => kept.push(item),
         }
     }
-    mark(Val::list(kept))
+    mark_shuffled(Val::list(kept))
 }
 
 /// Whether the sum is the same in every order, without an overflow on the way.

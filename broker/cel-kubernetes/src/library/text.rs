@@ -2,7 +2,7 @@
 
 mod format;
 
-pub(crate) use format::{check as check_format, printable, runtime_name};
+pub(crate) use format::{check_format, is_printable, runtime_name};
 
 use keyferry_go_formats::quote::short_escape;
 
@@ -13,7 +13,7 @@ use crate::value::{List, Val};
 /// The longest text that is built.
 const MAX_TEXT: usize = 4 << 20;
 
-pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Option<Called> {
+pub(super) fn call_text(overload: &str, args: &[Val], context: &Context<'_>) -> Option<Called> {
     let s = match args.first() {
         Some(Val::Str(s)) => &**s,
         Some(Val::List(list)) => return join(overload, list, args.get(1)).map(Ok),
@@ -72,7 +72,7 @@ pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Optio
             }));
         }
         ("string_format", [Val::List(values)]) => {
-            return Some(format::format(s, values, context.minor));
+            return Some(format::format_values(s, values, context.minor));
         }
         ("strings_quote", []) => Val::from(quote(s)),
         _ => return None,

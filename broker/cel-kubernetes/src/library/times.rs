@@ -4,20 +4,21 @@ use super::Called;
 use crate::time::{Civil, Timestamp};
 use crate::value::Val;
 
-pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
+pub(super) fn call_time(overload: &str, args: &[Val]) -> Option<Called> {
     match args {
         [Val::Duration(nanos)] => duration(overload, *nanos).map(|n| Ok(Val::Int(n))),
-        [Val::Timestamp(t)] => part(overload, t, &t.civil(0)).map(|n| Ok(Val::Int(n))),
+        [Val::Timestamp(t)] => time_part(overload, t, &t.civil_time(0)).map(|n| Ok(Val::Int(n))),
         [Val::Timestamp(t), Val::Str(zone)] => {
             let plain = overload
                 .strip_suffix("_with_tz")
                 .or_else(|| overload.strip_suffix("_tz"))?;
-            part(plain, t, &t.civil(0))?;
-            Some(offset(zone).map(|found| match found {
-                Some(seconds) => {
-                    part(plain, t, &t.civil(seconds)).map_or_else(Val::no_overload, Val::Int)
+            time_part(plain, t, &t.civil_time(0))?;
+            Some(zone_offset(zone).map(|found| {
+                match found {
+                    Some(seconds) => time_part(plain, t, &t.civil_time(seconds))
+                        .map_or_else(Val::no_overload, Val::Int),
+                    None => Val::error(format!("unknown time zone {zone}")),
                 }
-                None => Val::error(format!("unknown time zone {zone}")),
             }))
         }
         _ => None,
@@ -34,7 +35,7 @@ fn duration(overload: &str, nanos: i64) -> Option<i64> {
     })
 }
 
-fn part(overload: &str, t: &Timestamp, c: &Civil) -> Option<i64> {
+fn time_part(overload: &str, t: &Timestamp, c: &Civil) -> Option<i64> {
     Some(match overload {
         "timestamp_to_year" => c.year,
         "timestamp_to_month" => c.month - 1,
@@ -53,7 +54,7 @@ fn part(overload: &str, t: &Timestamp, c: &Civil) -> Option<i64> {
 /// Returns the seconds east of UTC. Named zones other than UTC need a database and are
 /// undetermined, except names that no database has. A zone starts with a capital, and the other
 /// files beside the zones start with `posix`, `right` or `localtime`.
-fn offset(zone: &str) -> Result<Option<i64>, String> {
+fn zone_offset(zone: &str) -> Result<Option<i64>, String> {
     let Some((hours, minutes)) = zone.split_once(':') else {
         return match zone {
             "" | "UTC" => Ok(Some(0)),
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn zones_that_no_database_has() {
         for zone in ["tenant-a", "012", "a.b.c"] {
-            assert_eq!(offset(zone), Ok(None), "{zone}");
+            assert_eq!(zone_offset(zone), Ok(None), "{zone}");
         }
         for zone in [
             "Europe/Berlin",
@@ -106,7 +107,7 @@ mod tests {
             "a/b",
             "Local",
         ] {
-            assert!(offset(zone).is_err(), "{zone}");
+            assert!(zone_offset(zone).is_err(), "{zone}");
         }
     }
 }

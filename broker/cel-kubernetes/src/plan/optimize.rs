@@ -7,7 +7,7 @@ use crate::library::{self, Pattern};
 use crate::value::{Map, Val};
 
 /// Plans a list literal; it is a constant if all its elements are.
-pub(super) fn list(id: u32, items: Vec<(Node, bool)>) -> Node {
+pub(super) fn plan_list(id: u32, items: Vec<(Node, bool)>) -> Node {
     let mut values = Vec::with_capacity(items.len());
     for (item, optional) in &items {
         let Node::Const(_, value) = item else {
@@ -23,7 +23,7 @@ pub(super) fn list(id: u32, items: Vec<(Node, bool)>) -> Node {
 }
 
 /// Plans a map literal; it is a constant if all its keys and values are.
-pub(super) fn map(id: u32, entries: Vec<(Node, Node, bool)>) -> Node {
+pub(super) fn plan_map(id: u32, entries: Vec<(Node, Node, bool)>) -> Node {
     let mut built = Map::built();
     for (key, value, optional) in &entries {
         let (Node::Const(_, k), Node::Const(_, v)) = (key, value) else {
@@ -38,9 +38,9 @@ pub(super) fn map(id: u32, entries: Vec<(Node, Node, bool)>) -> Node {
 }
 
 /// Plans a call. It is a constant if it converts one; a constant pattern is compiled.
-pub(super) fn call(mut call: Call) -> Planning<Node> {
+pub(super) fn plan_constant_call(mut call: Call) -> Planning<Node> {
     if call.overload == Some("in_list") {
-        return Ok(membership(call));
+        return Ok(plan_membership(call));
     }
     if let [Node::Const(_, value)] = call.args.as_slice()
         && library::is_conversion(&call.function)
@@ -63,7 +63,7 @@ pub(super) fn call(mut call: Call) -> Planning<Node> {
     Ok(Node::Call(Box::new(call)))
 }
 
-fn membership(call: Call) -> Node {
+fn plan_membership(call: Call) -> Node {
     let Some(Node::Const(_, Val::List(list))) = call.args.get(1) else {
         return Node::Call(Box::new(call));
     };

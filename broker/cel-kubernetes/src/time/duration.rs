@@ -15,7 +15,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     let mut total: u64 = 0;
     while !rest.is_empty() {
         total = total
-            .checked_add(part(&mut rest)?)
+            .checked_add(read_part(&mut rest)?)
             .filter(|t| *t <= 1 << 63)?;
     }
     if negative {
@@ -25,8 +25,8 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
 }
 
 /// Reads one number with its unit.
-fn part(rest: &mut &str) -> Option<u64> {
-    let whole = digits(rest);
+fn read_part(rest: &mut &str) -> Option<u64> {
+    let whole = take_digits(rest);
     let value = if whole.is_empty() {
         0
     } else {
@@ -35,7 +35,7 @@ fn part(rest: &mut &str) -> Option<u64> {
     let mut fraction = "";
     if let Some(after) = rest.strip_prefix('.') {
         *rest = after;
-        fraction = digits(rest);
+        fraction = take_digits(rest);
     }
     if whole.is_empty() && fraction.is_empty() {
         return None;
@@ -79,7 +79,7 @@ fn part_of(fraction: &str, unit: u64) -> u64 {
     (value as f64 * (unit as f64 / scale)) as u64
 }
 
-fn digits<'t>(rest: &mut &'t str) -> &'t str {
+fn take_digits<'t>(rest: &mut &'t str) -> &'t str {
     let end = rest
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(rest.len());
@@ -90,10 +90,10 @@ fn digits<'t>(rest: &mut &'t str) -> &'t str {
 
 /// Prints a duration in seconds, as `string(duration)` does.
 pub(crate) fn print_duration(nanos: i64) -> String {
-    format!("{}s", crate::number::go_fixed(seconds(nanos)))
+    format!("{}s", crate::number::go_fixed(to_seconds(nanos)))
 }
 
 /// Computes Go's `Duration.Seconds`.
-fn seconds(nanos: i64) -> f64 {
+fn to_seconds(nanos: i64) -> f64 {
     (nanos / 1_000_000_000) as f64 + (nanos % 1_000_000_000) as f64 / 1e9
 }

@@ -16,7 +16,8 @@ impl Timestamp {
     /// fraction, offsets up to 24:60.
     pub(crate) fn read(text: &str) -> Reading {
         let mut rest = text.as_bytes();
-        let Some((seconds, nanos, offset)) = instant(&mut rest).filter(|_| rest.is_empty()) else {
+        let Some((seconds, nanos, offset)) = read_instant(&mut rest).filter(|_| rest.is_empty())
+        else {
             return Reading::IsNot;
         };
         match Self::of_seconds(seconds) {
@@ -31,7 +32,7 @@ impl Timestamp {
 
     /// Prints a timestamp as `string(timestamp)` does.
     pub(crate) fn print(&self) -> String {
-        let c = self.civil(self.offset.into());
+        let c = self.civil_time(self.offset.into());
         let mut out = format!(
             "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
             c.year, c.month, c.day, c.hour, c.minute, c.second
@@ -54,13 +55,13 @@ impl Timestamp {
 }
 
 /// Reads seconds since 1970, nanoseconds and the offset in seconds east of UTC.
-fn instant(rest: &mut &[u8]) -> Option<(i64, i64, i32)> {
-    let year = digits(rest, 4, 4)?;
-    let month = digits(eat(rest, b'-')?, 2, 2)?;
-    let day = digits(eat(rest, b'-')?, 2, 2)?;
-    let hour = digits(eat(rest, b'T')?, 1, 2)?;
-    let minute = digits(eat(rest, b':')?, 2, 2)?;
-    let second = digits(eat(rest, b':')?, 2, 2)?;
+fn read_instant(rest: &mut &[u8]) -> Option<(i64, i64, i32)> {
+    let year = read_digits(rest, 4, 4)?;
+    let month = read_digits(eat_byte(rest, b'-')?, 2, 2)?;
+    let day = read_digits(eat_byte(rest, b'-')?, 2, 2)?;
+    let hour = read_digits(eat_byte(rest, b'T')?, 1, 2)?;
+    let minute = read_digits(eat_byte(rest, b':')?, 2, 2)?;
+    let second = read_digits(eat_byte(rest, b':')?, 2, 2)?;
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let last = match month {
         2 if leap => 29,
@@ -76,21 +77,21 @@ fn instant(rest: &mut &[u8]) -> Option<(i64, i64, i32)> {
     {
         return None;
     }
-    let nanos = fraction(rest);
-    let offset = zone(rest)?;
+    let nanos = read_fraction(rest);
+    let offset = read_zone(rest)?;
     let seconds = days_before(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
         - i64::from(offset);
     Some((seconds, nanos, offset))
 }
 
 /// Removes that byte from the front; `None` if another byte is there.
-fn eat<'r, 't>(rest: &'r mut &'t [u8], byte: u8) -> Option<&'r mut &'t [u8]> {
+fn eat_byte<'r, 't>(rest: &'r mut &'t [u8], byte: u8) -> Option<&'r mut &'t [u8]> {
     *rest = rest.strip_prefix(&[byte])?;
     Some(rest)
 }
 
 /// Reads as many digits as there are, up to `most`.
-fn digits(rest: &mut &[u8], least: usize, most: usize) -> Option<i64> {
+fn read_digits(rest: &mut &[u8], least: usize, most: usize) -> Option<i64> {
     let count = rest
         .iter()
         .take(most)
@@ -107,7 +108,7 @@ fn digits(rest: &mut &[u8], least: usize, most: usize) -> Option<i64> {
 
 /// Reads the nanoseconds of a fraction; digits beyond the ninth are dropped. A mark without a digit
 /// after it is not removed.
-fn fraction(rest: &mut &[u8]) -> i64 {
+fn read_fraction(rest: &mut &[u8]) -> i64 {
     let [b'.' | b',', after @ ..] = *rest else {
         return 0;
     };
@@ -128,7 +129,7 @@ fn fraction(rest: &mut &[u8]) -> i64 {
 }
 
 /// Reads `Z` or `+02:00`, in seconds.
-fn zone(rest: &mut &[u8]) -> Option<i32> {
+fn read_zone(rest: &mut &[u8]) -> Option<i32> {
     let sign = match rest.first()? {
         b'Z' => {
             *rest = rest.get(1..)?;
@@ -139,8 +140,8 @@ fn zone(rest: &mut &[u8]) -> Option<i32> {
         _ => return None,
     };
     *rest = rest.get(1..)?;
-    let hours = digits(rest, 2, 2)?;
-    let minutes = digits(eat(rest, b':')?, 2, 2)?;
+    let hours = read_digits(rest, 2, 2)?;
+    let minutes = read_digits(eat_byte(rest, b':')?, 2, 2)?;
     let seconds = i32::try_from(hours * 3600 + minutes * 60).ok()?;
     (hours <= 24 && minutes <= 60).then_some(sign * seconds)
 }

@@ -69,7 +69,7 @@ impl Val {
             (Self::Url(a), Self::Url(b)) => a == b,
             (Self::Ip(a), Self::Ip(b)) => a == b,
             (Self::Prefix(a), Self::Prefix(b)) => a == b,
-            (Self::Quantity(a), Self::Quantity(b)) => return a.equals(*b),
+            (Self::Quantity(a), Self::Quantity(b)) => return a.equal_value(*b),
             (Self::Semver(a), Self::Semver(b)) => a == b,
             (Self::Format(a), Self::Format(b)) => a == b,
             // These give an error, not false, for a value of another kind.
@@ -151,7 +151,7 @@ impl Val {
             (Self::Bool(a), Self::Bool(b)) => Ok(a.cmp(b)),
             (Self::Str(a), Self::Str(b)) => Ok(a.as_bytes().cmp(b.as_bytes())),
             (Self::Bytes(a), Self::Bytes(b)) => Ok(a.cmp(b)),
-            (Self::Timestamp(a), Self::Timestamp(b)) => Ok(a.order(b)),
+            (Self::Timestamp(a), Self::Timestamp(b)) => Ok(a.compare_instants(b)),
             (Self::Duration(a), Self::Duration(b)) => Ok(a.cmp(b)),
             _ if self.is_nan() => Err(Self::error("NaN values cannot be ordered")),
             _ => match self.compare_numbers(other) {

@@ -86,7 +86,7 @@ impl Map {
             return self.get(key);
         }
         let unescaped = match key {
-            Val::Str(name) => crate::escape::unescape(name).map(Val::from),
+            Val::Str(name) => crate::escape::unescape_name(name).map(Val::from),
             _ => None,
         };
         self.get(unescaped.as_ref().unwrap_or(key))

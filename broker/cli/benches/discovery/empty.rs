@@ -53,7 +53,7 @@ pub fn main() -> Outcome<()> {
             min_version: TlsVersion::default(),
             connections_per_address: None,
         };
-        let listener = listener::bind(
+        let listener = listener::bind_listener(
             &listener,
             Bounds::DOCUMENTS,
             None,

@@ -129,7 +129,7 @@ async fn simulate(
         if second % ASKS_EVERY == 0 {
             world
                 .broker
-                .issue(&request(&token)?)
+                .issue_credential(&request(&token)?)
                 .await
                 .map_err(|refusal| format!("refused: {:?}", refusal.reason))?;
             asked += 1;

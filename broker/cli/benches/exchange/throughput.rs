@@ -238,7 +238,7 @@ async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
         min_version: TlsVersion::default(),
         connections_per_address: None,
     };
-    let listener = listener::bind(
+    let listener = listener::bind_listener(
         &listener,
         Bounds::TOKENS,
         None,

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config;
 use keyferry_kube_authn::token::Token;
-use keyferry_kube_authn::validate::{Compiled, validate};
-use keyferry_kube_authn::verify::{Keys, Union, verify};
+use keyferry_kube_authn::validate::{Compiled, validate_configuration};
+use keyferry_kube_authn::verify::{Keys, Union, verify_token};
 
 use crate::Outcome;
 use crate::process;
@@ -32,7 +32,7 @@ pub fn rate(work: &Work) -> Outcome<f64> {
             for token in &file.tokens {
                 let token = Token::read(token.as_bytes())
                     .map_err(|undetermined| undetermined.to_string())?;
-                match verify(compiled, &token, &keys, now).union() {
+                match verify_token(compiled, &token, &keys, now).union() {
                     Union::Accepted(_) => accepted += 1,
                     Union::Undetermined(why) => return Err(why.to_string().into()),
                     Union::Rejected(_) | Union::Skipped => {}
@@ -51,7 +51,10 @@ pub fn rate(work: &Work) -> Outcome<f64> {
 }
 
 fn compiled(text: &str) -> Outcome<Compiled> {
-    let loaded =
-        config::load(text.as_bytes(), Minor::V1_36).map_err(|_| "a shipped file is not loaded")?;
-    Ok(validate(&loaded.configuration, Minor::V1_36, &[]).map_err(|invalid| invalid.message())?)
+    let loaded = config::load_configuration(text.as_bytes(), Minor::V1_36)
+        .map_err(|_| "a shipped file is not loaded")?;
+    Ok(
+        validate_configuration(&loaded.configuration, Minor::V1_36, &[])
+            .map_err(|invalid| invalid.message())?,
+    )
 }

@@ -372,18 +372,19 @@ impl Source {
         match &self.route {
             ExchangeRoute::Server(server, caller) => {
                 server.check()?;
-                let proof = caller_token::find(caller, self.access.namespace.as_str()).await?;
-                let answered = server.kubeconfig(&proof, &self.access).await;
+                let proof =
+                    caller_token::find_caller_proof(caller, self.access.namespace.as_str()).await?;
+                let answered = server.fetch_kubeconfig(&proof, &self.access).await;
                 answered.inspect_err(|error| note_job(error, caller, &proof))
             }
-            ExchangeRoute::Direct(direct) => direct.kubeconfig(&self.access).await,
+            ExchangeRoute::Direct(direct) => direct.mint_kubeconfig(&self.access).await,
         }
     }
 
     /// Fetches and parses the kubeconfig.
     pub(crate) async fn received(&self) -> Result<ReceivedKubeconfig, ClientError> {
         let text = self.kubeconfig().await?;
-        Ok(received_kubeconfig::parse(
+        Ok(received_kubeconfig::parse_kubeconfig(
             text.expose_secret(),
             &self.access,
         )?)
@@ -397,11 +398,12 @@ impl Source {
         match &self.route {
             ExchangeRoute::Server(server, caller) => {
                 server.check()?;
-                let proof = caller_token::find(caller, self.access.namespace.as_str()).await?;
-                let answered = server.token(&proof, &self.access).await;
+                let proof =
+                    caller_token::find_caller_proof(caller, self.access.namespace.as_str()).await?;
+                let answered = server.exchange_for_token(&proof, &self.access).await;
                 answered.inspect_err(|error| note_job(error, caller, &proof))
             }
-            ExchangeRoute::Direct(direct) => direct.token(&self.access).await,
+            ExchangeRoute::Direct(direct) => direct.mint_token(&self.access).await,
         }
     }
 }

@@ -171,7 +171,7 @@ impl NetworksOfUser {
     async fn readable(&self) -> ReadableNetworks {
         let client = self.hub.config().await.and_then(HubClient::new);
         match client {
-            Ok(client) => hub_networks::readable(&client, &SystemResolver).await,
+            Ok(client) => hub_networks::readable_networks(&client, &SystemResolver).await,
             Err(error) => ReadableNetworks {
                 networks: HubNetworks::default(),
                 unread: Some(error.to_string()),

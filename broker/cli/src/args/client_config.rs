@@ -93,7 +93,7 @@ impl ServerArgs {
     /// Reads the first of the files that exists.
     fn reach_by_files(&self, files: &[PathBuf]) -> Result<Option<Reach>, CommandError> {
         for path in files {
-            let file = client_file::read(path, CALLER_AUDIENCE)
+            let file = client_file::read_client_file(path, CALLER_AUDIENCE)
                 .map_err(|error| CommandError::with_fix(error.to_string(), FORM))?;
             if let Some(file) = file {
                 return Ok(Some(Reach {
@@ -220,11 +220,15 @@ impl Reach {
         if caller.token_file.is_none() && caller.service_account.is_some() {
             // The plugin does not read KUBECONFIG, where its client may have the target's own
             // kubeconfig.
-            caller.hub = caller.hub.pinned().map_err(|error| {
+            caller.hub = caller.hub.pin_context().map_err(|error| {
                 CommandError::with_fix(error.to_string(), "give --kubeconfig FILE")
             })?;
         }
-        Ok(client_file::written(&self.server, &caller, CALLER_AUDIENCE))
+        Ok(client_file::write_client_file(
+            &self.server,
+            &caller,
+            CALLER_AUDIENCE,
+        ))
     }
 
     /// Returns the file of the caller's token, if the token comes from a file.

@@ -142,6 +142,6 @@ mod tests {
             "{error}"
         );
         let none = MinorArgs { given: None };
-        assert_eq!(none.known(), Ok(Release::NEWEST.nearest()));
+        assert_eq!(none.known(), Ok(Release::NEWEST.nearest_minor()));
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn source(
     filename: Option<&Path>,
 ) -> Result<ConfigurationSource, CommandError> {
     let Some(path) = filename else {
-        return Ok(ConfigurationSource::named(config.cloned()));
+        return Ok(ConfigurationSource::file_or_hub(config.cloned()));
     };
     if by_flag(config.map(|path| path.as_os_str()), "KEYFERRY_CONFIG") {
         return Err(CommandError::with_fix(
@@ -59,7 +59,7 @@ pub(crate) fn source(
         ));
     }
     let bytes = local_file::read(path, "the hub's objects", MAX_CONFIG_BYTES)?;
-    let file = ObjectsFile::read(path, bytes).map_err(ClientError::from)?;
+    let file = ObjectsFile::parse_objects(path, bytes).map_err(ClientError::from)?;
     Ok(ConfigurationSource::Objects(file))
 }
 

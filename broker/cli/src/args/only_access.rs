@@ -66,7 +66,7 @@ fn in_file(
         ConfigurationSource::Hub => return Ok(None),
         ConfigurationSource::Objects(file) => file.access_names(),
         ConfigurationSource::File(path) => {
-            let file = config_file::read(path, Overrides::of_a_reader())?;
+            let file = config_file::read_config_file(path, Overrides::of_a_reader())?;
             if file.server.objects == ObjectSource::CustomResources {
                 return Ok(None);
             }
@@ -183,7 +183,7 @@ mod tests {
             access("tenant-a", "old", leaving),
             access("tenant-b", "edge", ""),
         ];
-        let file = ObjectsFile::read(Path::new("-"), text.concat().into_bytes()).unwrap();
+        let file = ObjectsFile::parse_objects(Path::new("-"), text.concat().into_bytes()).unwrap();
         let source = ConfigurationSource::Objects(file);
         let found = find(Some("tenant-a"), &source, &HubAccess::default()).await;
         assert_eq!(found.unwrap().to_string(), "tenant-a/prod");

@@ -247,7 +247,8 @@ impl TargetArgs {
         plan.issuer = self.issuer.clone().or(plan.issuer);
         plan.hub_name = self.hub_name.clone().or(plan.hub_name).or_else(|| {
             let configuration =
-                config_file::read(self.config.as_deref()?, Overrides::of_a_reader()).ok()?;
+                config_file::read_config_file(self.config.as_deref()?, Overrides::of_a_reader())
+                    .ok()?;
             Some(configuration.server.hub_name)
         });
         if let Some(audience) = &self.audience {
@@ -470,7 +471,7 @@ fn authority_file(path: &Path) -> Result<Vec<u8>, CommandError> {
 
 /// Reads a file, at most 1 MiB.
 pub(crate) fn file(path: &Path) -> Result<Vec<u8>, CommandError> {
-    regular_file::read(path, MAX_FILE_BYTES)
+    regular_file::read_regular_file(path, MAX_FILE_BYTES)
         .map_err(|error| CommandError::new(format!("reading {}: {error}", path.display())))
 }
 

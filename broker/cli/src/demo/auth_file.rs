@@ -6,8 +6,8 @@ use std::sync::Arc;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config::{self, LoadFault};
 use keyferry_kube_authn::token::Token;
-use keyferry_kube_authn::validate::{Compiled, validate};
-use keyferry_kube_authn::verify::{Keys, Union, verify};
+use keyferry_kube_authn::validate::{Compiled, validate_configuration};
+use keyferry_kube_authn::verify::{Keys, Union, verify_token};
 use keyferry_testing::{TokenCase, TokenRefused, TokenVerifier, UserInfo};
 
 use crate::args::start_args::file;
@@ -35,12 +35,12 @@ impl AuthFile {
             )
         };
         let bytes = file(path)?;
-        let loaded = config::load(&bytes, MINOR).map_err(|fault| match fault {
+        let loaded = config::load_configuration(&bytes, MINOR).map_err(|fault| match fault {
             LoadFault::Refused(refusal) => refused(&refusal.message),
             LoadFault::Undetermined(undetermined) => refused(&undetermined.reason),
         })?;
         let configuration = loaded.configuration;
-        let compiled = validate(&configuration, MINOR, &[]).map_err(|invalid| {
+        let compiled = validate_configuration(&configuration, MINOR, &[]).map_err(|invalid| {
             let unknown = invalid.undetermined.first();
             match unknown.filter(|_| invalid.errors.is_empty()) {
                 Some(undetermined) => refused(&undetermined.reason),
@@ -75,8 +75,8 @@ fn user(compiled: &Compiled, issuer: &str, case: &TokenCase<'_>) -> Result<UserI
         return Err(refused("the issuer's key set could not be read"));
     };
     let token = Token::read(case.token.as_bytes()).map_err(|unknown| refused(&unknown.reason))?;
-    let keys = Keys::none().with(issuer, key_set);
-    match verify(compiled, &token, &keys, case.now).union() {
+    let keys = Keys::none().with_key_set(issuer, key_set);
+    match verify_token(compiled, &token, &keys, case.now).union() {
         Union::Accepted(user) => Ok(UserInfo {
             username: user.username.clone(),
             uid: user.uid.clone(),

@@ -249,9 +249,9 @@ async fn review(
         .and_then(HttpsClientBuilder::build)
         .map_err(|_| DemoError::Call(server))?;
     let mut request = http
-        .post(format!("{url}{}", self_subject_review::PATH))
+        .post(format!("{url}{}", self_subject_review::REVIEW_PATH))
         .bearer_auth(token.expose_secret())
-        .json(&self_subject_review::request());
+        .json(&self_subject_review::review_request());
     let headers = impersonated.map(ImpersonatedUser::headers);
     for (name, value) in headers.into_iter().flatten() {
         request = request.header(name, value.as_bytes());

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use keyferry_client::doctor::diagnosis::{Hop, Mode, Report, ReportedHop, Status, Verdict};
 use keyferry_kube_authn::Code;
-use keyferry_kube_authn::rights::{role_for, subject};
+use keyferry_kube_authn::rights::{binding_subject, role_for};
 use serde_json::{Value, json};
 
 use crate::role_manifest::{documents, resource_name, with_bindings};
@@ -116,7 +116,7 @@ pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> Stri
         return documents([json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": { "name": "keyferry-user", "namespace": namespace.unwrap_or("default") },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" }, "subjects": [subject(user)],
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" }, "subjects": [binding_subject(user)],
         })]);
     }
     let borrowed: Vec<(&str, &str, &str)> = rights

@@ -144,12 +144,12 @@ fn wrappers() -> Vec<(&'static str, String, u64)> {
 
 #[test]
 fn an_inner_file_is_found_with_its_lines() {
-    let wanted = config::load(INNER.as_bytes(), Minor::V1_34).unwrap();
+    let wanted = config::load_configuration(INNER.as_bytes(), Minor::V1_34).unwrap();
     for (what, text, line) in wrappers() {
         let found = find(text.as_bytes());
         assert_eq!(found.len(), 1, "{what}");
         let inside = found[0].inside.as_ref().unwrap_or_else(|| panic!("{what}"));
-        let loaded = config::load(&found[0].bytes, Minor::V1_34).unwrap();
+        let loaded = config::load_configuration(&found[0].bytes, Minor::V1_34).unwrap();
         assert_eq!(loaded.configuration, wanted.configuration, "{what}");
         let position = loaded.positions["jwt"];
         let (found, _) = inside

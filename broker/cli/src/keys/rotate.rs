@@ -38,7 +38,7 @@ async fn rotate(args: &RotateArgs) -> Result<String, CommandError> {
         .map_err(|error| CommandError::new(format!("--target {:?} {error}", args.target)))?;
     let namespace = args.keyferry.namespace()?;
     let hub = args.hub.access();
-    ui::note(&format!("hub: {}", hub.description().await?));
+    ui::note(&format!("hub: {}", hub.describe_hub().await?));
     let client = HubClient::new(hub.config().await?)?;
     let request = SystemClock::start().now().wall.to_string();
     match KubeIssuerKeys::new(client, namespace.clone())

@@ -14,7 +14,7 @@ fn at(second: i64) -> Timestamp {
 
 /// A record of a P-256 key, whose `kid` is derived from the key.
 fn record(point: &[u8], published: i64, signed_until: Option<i64>) -> KeyRecord {
-    let key = PublicKey::es256(point).unwrap();
+    let key = PublicKey::of_es256_point(point).unwrap();
     let (signed_since, signed_until) = (
         signed_until.map(|_| at(published + 20)),
         signed_until.map(at),

@@ -128,7 +128,7 @@ impl GuidedArgs {
 
     /// Where the settings and the objects are read.
     pub(super) fn source(&self) -> ConfigurationSource {
-        ConfigurationSource::named(self.config.clone())
+        ConfigurationSource::file_or_hub(self.config.clone())
     }
 
     /// Fails where flags contradict each other, before anything is read.

@@ -146,7 +146,8 @@ mod tests {
         output.hub(&[target("https://b")], true).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
         let error = output.hub(&[target("https://b")], false).unwrap_err();
-        assert!(error.to_string().contains("--force"), "{error}");
+        let fix = error.fix.unwrap_or_default();
+        assert!(fix.contains("--force"), "{fix}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
         let forced = OutputDirArgs {
             force: true,

@@ -48,7 +48,7 @@ impl KeyferryObjects {
         client: &HubClient,
     ) -> Result<Self, CommandError> {
         let configuration = config
-            .map(|path| config_file::read(path, Overrides::of_a_reader()))
+            .map(|path| config_file::read_config_file(path, Overrides::of_a_reader()))
             .transpose()?;
         let stated = match (namespace, &configuration) {
             (Some(namespace), _) => Some(keyferry_namespace(namespace)?),

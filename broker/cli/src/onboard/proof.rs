@@ -15,7 +15,7 @@ use keyferry_client::doctor::diagnosis::{
 use keyferry_client::doctor::flux::from_config_map;
 use keyferry_client::doctor::plan::{Permission, Plan};
 use keyferry_client::doctor::start::{from_access, from_secret};
-use keyferry_client::doctor::{Means, found_kubeconfig, gather};
+use keyferry_client::doctor::{Means, found_kubeconfig, gather_evidence};
 use keyferry_platform::address_guard::AddressGuard;
 use secrecy::ExposeSecret;
 use serde_json::Value;
@@ -209,7 +209,7 @@ impl Proof {
                 .is_some()
                 .then_some(Mode::TargetKubeconfig),
         );
-        let evidence = gather(plan, &self.means).await?;
+        let evidence = gather_evidence(plan, &self.means).await?;
         Ok(Report::of(&start, modes, &examine(&evidence)))
     }
 

@@ -76,7 +76,7 @@ pub(super) async fn run(
         ..HubAccess::default()
     };
     progress.begin("reading the hub and the target");
-    let hub = args.guided.hub.access().description().await?;
+    let hub = args.guided.hub.access().describe_hub().await?;
     ui::note(&format!("hub: {hub}"));
     let client = args.guided.hub.client().await?;
     let facts = target_facts::read(&target_access).await?;
@@ -381,7 +381,7 @@ fn imported(args: &TargetArgs, name: &ObjectName) -> Result<Value, CommandError>
         context: args.target_context.as_deref(),
         ..Choice::default()
     };
-    let mut imported = import::read(&bytes, choice).map_err(|error| wrong(&error))?;
+    let mut imported = import::read_import(&bytes, choice).map_err(|error| wrong(&error))?;
     let audience = args.audience.as_deref().unwrap_or(imported.server());
     let audience = Audience::new(audience)
         .map_err(|error| CommandError::new(format!("--audience {error}")))?;

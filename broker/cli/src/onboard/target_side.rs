@@ -62,7 +62,7 @@ impl TargetSide<'_> {
         }
         let withheld = self.explain(&advice, &shown, progress);
         let output = &guided.output;
-        let where_it_is = self.access.description().await?;
+        let where_it_is = self.access.describe_hub().await?;
         output.target(&shown, &where_it_is, !withheld)?;
         self.warn_of_powers(&target).await?;
         self.apply_rbac(shown, &target, &where_it_is, progress)

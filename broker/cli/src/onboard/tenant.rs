@@ -62,7 +62,7 @@ pub(super) async fn run(
     let access = tenant.access_name();
     args.guided.check()?;
     progress.begin("reading the hub");
-    let hub = args.guided.hub.access().description().await?;
+    let hub = args.guided.hub.access().describe_hub().await?;
     ui::note(&format!("hub: {hub}"));
     let client = args.guided.hub.client().await?;
     let place = args.guided.place(&client).await?;

@@ -70,7 +70,7 @@ impl Delivered {
             let managed = stored
                 .meant()
                 .is_some_and(|access| other_issuers.contains(&access.target));
-            for (place, report) in access_status::places(&stored.record.status, name) {
+            for (place, report) in access_status::delivered_objects(&stored.record.status, name) {
                 if managed && report.key_id.as_ref() != Some(&self.kid) {
                     continue;
                 }

@@ -167,7 +167,7 @@ impl TargetCase {
         let (Ok(target), Some(witness)) = (&self.target, &self.witness) else {
             return Ok(());
         };
-        match target.takes(&witness.token).await {
+        match target.probe_token(&witness.token).await {
             ProbeAnswer::Accepted(_) => self.accepted = true,
             ProbeAnswer::Unanswered(silence) => self.silent = Some(silence.text),
             ProbeAnswer::AddressRefused(refused) => self.address_refused = Some(refused),
@@ -202,7 +202,7 @@ impl TargetCase {
             ProbeAnswer::AddressRefused(refused) => self.address_refused = Some(refused),
         }
         if let Some(witness) = &self.witness {
-            match target.takes(&witness.token).await {
+            match target.probe_token(&witness.token).await {
                 ProbeAnswer::Refused => self.refused = true,
                 ProbeAnswer::Accepted(_) => self.refused = false,
                 ProbeAnswer::Unanswered(silence) => self.silent = Some(silence.text),

@@ -174,11 +174,13 @@ mod tests {
             let leaf = CertificateDer::from_pem_slice(certified.certificate.as_bytes()).unwrap();
             for host in &hosts {
                 assert_eq!(
-                    serving_certificate::check(&leaf, Some(host), now()),
+                    serving_certificate::check_certificate(&leaf, Some(host), now()),
                     Ok(certified.not_after)
                 );
             }
-            assert!(serving_certificate::check(&leaf, Some("localhost"), now()).is_err());
+            assert!(
+                serving_certificate::check_certificate(&leaf, Some("localhost"), now()).is_err()
+            );
         }
     }
 

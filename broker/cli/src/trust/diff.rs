@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::config::{self, JwtAuthenticator, LoadFault, Loaded, MAX_BYTES};
-use keyferry_kube_authn::validate::validate;
+use keyferry_kube_authn::validate::validate_configuration;
 
 use super::TrustArgs;
 use super::inputs::{self, KnownHub, TrustInputs};
@@ -111,9 +111,10 @@ pub(super) fn of_file(
 /// # Errors
 /// [`DiffProblem`].
 fn compare(file: &[u8], expected: &TrustInputs, minor: Minor) -> Result<Comparison, DiffProblem> {
-    let loaded = config::load(file, minor).map_err(DiffProblem::NotLoaded)?;
+    let loaded = config::load_configuration(file, minor).map_err(DiffProblem::NotLoaded)?;
     let alone = super::file(&expected.rules.entry(), minor);
-    let alone = config::load(alone.as_bytes(), minor).map_err(DiffProblem::Expected)?;
+    let alone =
+        config::load_configuration(alone.as_bytes(), minor).map_err(DiffProblem::Expected)?;
     let should = alone
         .configuration
         .jwt
@@ -153,7 +154,7 @@ fn compare(file: &[u8], expected: &TrustInputs, minor: Minor) -> Result<Comparis
     };
     // A file that the target refuses is not what it should be, even if our entry is.
     let own_issuers: Vec<String> = expected.own_issuer.iter().cloned().collect();
-    if let Err(invalid) = validate(&loaded.configuration, minor, &own_issuers) {
+    if let Err(invalid) = validate_configuration(&loaded.configuration, minor, &own_issuers) {
         if !invalid.errors.is_empty() {
             differences.push(format!("refused    by the target: {}", invalid.message()));
         }

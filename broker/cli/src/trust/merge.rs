@@ -145,7 +145,7 @@ impl Merged {
 }
 
 fn load(text: &str, minor: Minor) -> Result<Loaded, LoadFault> {
-    config::load(text.as_bytes(), minor)
+    config::load_configuration(text.as_bytes(), minor)
 }
 
 fn is_for_same_audience(has: &JwtAuthenticator, new: &JwtAuthenticator) -> bool {

@@ -114,7 +114,7 @@ pub(crate) fn write(
 }
 
 fn place(path: &Path, text: &str) -> Result<ExistingContent, FileError> {
-    match regular_file::read(path, MAX_BYTES) {
+    match regular_file::read_regular_file(path, MAX_BYTES) {
         Ok(bytes) if bytes == text.as_bytes() => Ok(ExistingContent::Same),
         Ok(_) | Err(FileError::TooLong(_)) => Ok(ExistingContent::Other),
         Err(FileError::System(error)) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -162,7 +162,7 @@ fn for_flux(
     let legacy = RbacPart::new(legacy(name, users, flux));
     let constrained = RbacPart::new(constrained(name, users, flux));
     let impersonation = match minor {
-        Some(minor) if minor < impersonation::SINCE => vec![legacy],
+        Some(minor) if minor < impersonation::DEFAULT_SINCE => vec![legacy],
         Some(_) => vec![
             constrained.about(&CONSTRAINED),
             RbacPart {
@@ -221,12 +221,12 @@ fn constrained(name: &str, users: &[Value], flux: &ServiceAccount) -> [Value; 4]
     let on = format!("{name}-impersonate-on");
     let name = format!("{name}-impersonate-{}-constrained", flux.name);
     let account_rules = json!([{
-        "apiGroups": [impersonation::GROUP],
+        "apiGroups": [impersonation::AUTHENTICATION_GROUP],
         "resources": ["serviceaccounts"],
         "resourceNames": [flux.name.as_str()],
-        "verbs": [impersonation::VERB],
+        "verbs": [impersonation::IMPERSONATE_VERB],
     }]);
-    let requests = impersonation::REQUESTS.map(impersonation::on_verb);
+    let requests = impersonation::FLUX_VERBS.map(impersonation::on_verb);
     let request_rules = json!([
         { "apiGroups": ["*"], "resources": ["*"], "verbs": requests },
         {

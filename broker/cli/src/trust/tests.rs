@@ -5,7 +5,7 @@ use keyferry_api::config::{Overrides, of_hub_objects};
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_kube_authn::lint::Finding;
 use keyferry_kube_authn::token::{ServiceAccountToken, Token};
-use keyferry_kube_authn::verify::{Keys, Union, User, verify};
+use keyferry_kube_authn::verify::{Keys, Union, User, verify_token};
 use keyferry_platform::config_file;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ fn printed(line: &[&str]) -> Result<Printed, String> {
         .map_err(|error| error.to_string())?
         .args;
     let known = args.config.as_deref().map(|path| KnownHub {
-        configuration: config_file::read(path, Overrides::of_a_reader()).unwrap(),
+        configuration: config_file::read_config_file(path, Overrides::of_a_reader()).unwrap(),
         status: None,
         namespaces: Ok(BTreeMap::new()),
     });
@@ -83,7 +83,7 @@ fn inside(format: Format, text: &str) -> String {
 }
 
 fn errors(file: &str, minor: Minor) -> Vec<Finding> {
-    let found = lint(
+    let found = lint_file(
         file.as_bytes(),
         minor,
         &["https://kubernetes.default.svc.cluster.local".to_owned()],
@@ -95,10 +95,15 @@ fn errors(file: &str, minor: Minor) -> Vec<Finding> {
 }
 
 fn user(file: &str, minor: Minor, token: &ServiceAccountToken) -> Option<User> {
-    let loaded = config::load(file.as_bytes(), minor).unwrap();
-    let compiled = validate(&loaded.configuration, minor, &[]).unwrap();
+    let loaded = config::load_configuration(file.as_bytes(), minor).unwrap();
+    let compiled = validate_configuration(&loaded.configuration, minor, &[]).unwrap();
     let now = jiff::Timestamp::from_second(token.issued_at).unwrap();
-    let verdict = verify(&compiled, &Token::imagine(token), &Keys::none(), now);
+    let verdict = verify_token(
+        &compiled,
+        &Token::of_service_account(token),
+        &Keys::none(),
+        now,
+    );
     match verdict.union() {
         Union::Accepted(user) => Some(user.clone()),
         _ => None,
@@ -458,9 +463,9 @@ fn user_of(file: &str, minor: Minor) -> User {
     let token =
         Token::read(format!("{}.{}.AA", encode(r#"{"alg":"RS256"}"#), encode(claims)).as_bytes())
             .unwrap();
-    let loaded = config::load(file.as_bytes(), minor).unwrap();
-    let compiled = validate(&loaded.configuration, minor, &[]).unwrap();
-    let verdict = verify(
+    let loaded = config::load_configuration(file.as_bytes(), minor).unwrap();
+    let compiled = validate_configuration(&loaded.configuration, minor, &[]).unwrap();
+    let verdict = verify_token(
         &compiled,
         &token,
         &Keys::none(),
@@ -500,7 +505,7 @@ fn trust_and_lint_agree_on_the_issuers_of_every_cluster() {
              jwt:\n- issuer: {{url: '{issuer}', audiences: [prod]}}\n  \
              claimMappings: {{username: {{claim: sub, prefix: 'hub:'}}}}\n"
         );
-        let findings = lint::lint(file.as_bytes(), Minor::V1_34, &[]);
+        let findings = lint::lint_file(file.as_bytes(), Minor::V1_34, &[]);
         let warned = findings
             .iter()
             .any(|finding| finding.code == Code::IssuerOfEveryCluster);

@@ -20,7 +20,7 @@ pub(super) fn run(path: &Path) -> ExitCode {
         Box::new(std::io::stdin())
     } else {
         // Read line by line, so there is no limit on the whole file.
-        match regular_file::open(path, u64::MAX) {
+        match regular_file::open_regular_file(path, u64::MAX) {
             Ok(file) => Box::new(file),
             Err(error) => {
                 return ui::misuse(
@@ -52,7 +52,7 @@ pub(super) fn run(path: &Path) -> ExitCode {
             Err(error) => return ui::misuse(&format!("reading line {number}: {error}"), None),
         }
         let text = String::from_utf8_lossy(&line);
-        if !text.trim().is_empty() && ui::result(&batch.line(text.trim())).is_err() {
+        if !text.trim().is_empty() && ui::result(&batch.report_line(text.trim())).is_err() {
             return ExitCode::FAILURE;
         }
     }

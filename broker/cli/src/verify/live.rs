@@ -31,7 +31,7 @@ pub(super) fn fetch(issuer: &Issuer, guard: &AddressGuard) -> Result<(Keys, Stri
         .block_on(place.key_set(guard))
         .map_err(|error| failed(error.to_string()))?;
     Ok((
-        Keys::none().with(issuer.url.clone(), &body),
+        Keys::none().with_key_set(issuer.url.clone(), &body),
         format!("keys read now for {}", issuer.url),
     ))
 }

@@ -129,7 +129,7 @@ impl Subject {
             lifetime: i64::try_from(args.lifetime.as_secs()).unwrap_or(i64::MAX),
         };
         Ok(Self {
-            token: Ok(Token::imagine(&token)),
+            token: Ok(Token::of_service_account(&token)),
             assumed: token.assumed(),
             description,
         })

@@ -30,6 +30,10 @@ fn file(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
+fn with_its_fix(error: &CommandError) -> String {
+    format!("{error}\nfix: {}", error.fix.as_deref().unwrap_or("none"))
+}
+
 fn ask(config: &str, more: &[&str]) -> Result<(Report, String), String> {
     let config = file(config);
     let path = config.path().to_str().unwrap();
@@ -49,7 +53,7 @@ fn ask(config: &str, more: &[&str]) -> Result<(Report, String), String> {
     let args = Line::try_parse_from(line)
         .map_err(|error| error.to_string())?
         .args;
-    let (report, about) = answer(&args).map_err(|error| error.to_string())?;
+    let (report, about) = answer(&args).map_err(|error| with_its_fix(&error))?;
     let text = text::of(&report, &about);
     Ok((report, text))
 }

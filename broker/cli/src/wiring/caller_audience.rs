@@ -26,7 +26,7 @@ pub(super) async fn check_caller_audience(
             && let Some(current) = published.current()
         {
             check_external_issuers(server, &current.issuer)?;
-            match guard.check(&server.caller_audience).await {
+            match guard.check_audience(&server.caller_audience).await {
                 Ok(()) => return Ok(()),
                 Err(Reason::HubUnreachable) => {}
                 // The token API stays closed; the published documents need none of this.

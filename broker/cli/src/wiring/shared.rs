@@ -114,7 +114,7 @@ impl Shared {
         metrics: Metrics,
     ) -> Result<Self, ServeError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-        let live = Arc::new(LiveObjects::following(server.objects));
+        let live = Arc::new(LiveObjects::for_source(server.objects));
         let policy = PolicyWriter::new(policy);
         let policy_reader = policy.reader();
         let targets = TargetWriter::default();
@@ -122,7 +122,7 @@ impl Shared {
 
         let config = options.hub.config().await?;
         let client = HubClient::new(config.clone())?.called_by(HubCaller::Keyferry);
-        let watches = watch::client(config)?;
+        let watches = watch::watch_client(config)?;
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let namespace = server.cluster_resource_namespace.clone();
         let secrets = Arc::new(KubeSecretStore::new(client.clone(), namespace.clone()));
@@ -140,7 +140,7 @@ impl Shared {
             clock: Arc::clone(&clock),
             metrics: metrics.clone(),
         });
-        publisher.restore();
+        publisher.restore_journal();
         let lease = LeaderLease::new(client.clone(), namespace, random.request_id().to_string());
         let secrets = Arc::new(KubeCertificateSecrets::new(
             client.clone(),
@@ -155,12 +155,12 @@ impl Shared {
             Arc::clone(&clock),
         ));
         let (object_watches, input_watches) = (watches.clone(), watches.clone());
-        background.spawn(watch::namespaces(
+        background.spawn(watch::watch_namespaces(
             watches,
             Arc::clone(&live),
             Arc::clone(&clock),
         ));
-        background.spawn(key_records::follow(publisher.clone()));
+        background.spawn(key_records::run_key_journal_sync(publisher.clone()));
         let leadership = LeadershipWriter::default();
         let leadership_reader = leadership.reader();
         background.spawn(run_leader_election(
@@ -186,7 +186,7 @@ impl Shared {
         let (credentials, input_credentials) =
             watch_channel::channel(config_file::input_credentials(server));
         let file = |policy| {
-            config_file::follow(
+            config_file::run_config_reload(
                 options.config.clone(),
                 server.clone(),
                 options.overrides.clone(),
@@ -434,7 +434,7 @@ impl Shared {
 /// Draws the key of a keyed hash.
 fn random_key(random: &dyn Random) -> Result<[u8; 32], ServeError> {
     let mut key = [0; 32];
-    if random.fill(&mut key) {
+    if random.fill_bytes(&mut key) {
         Ok(key)
     } else {
         Err(ServeError::Random)

@@ -43,10 +43,10 @@ fn setup() -> (TempDir, CredentialCache, CacheKey, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cache");
     let cache = CredentialCache::open(&path).unwrap();
-    let key = CacheKey::of(&[Some(b"a")]);
+    let key = CacheKey::of_parts(&[Some(b"a")]);
     let file = path.join(&key.0);
-    cache.put(&key, &cached(600), now()).unwrap();
-    assert!(cache.get(&key, now()).is_some());
+    cache.put_token(&key, &cached(600), now()).unwrap();
+    assert!(cache.get_token(&key, now()).is_some());
     (folder, cache, key, file)
 }
 
@@ -54,13 +54,17 @@ fn setup() -> (TempDir, CredentialCache, CacheKey, PathBuf) {
 fn what_was_put_comes_back_until_ten_seconds_before_its_end() {
     let (_folder, cache, key, file) = setup();
     assert_eq!(
-        cache.get(&key, now()).unwrap().token.expose_secret(),
+        cache.get_token(&key, now()).unwrap().token.expose_secret(),
         token(600)
     );
-    assert_eq!(cache.get(&key, now()).unwrap().expiration, after(540));
-    assert!(cache.get(&key, after(530)).is_some());
-    assert!(cache.get(&key, after(531)).is_none());
-    assert!(cache.get(&CacheKey::of(&[Some(b"b")]), now()).is_none());
+    assert_eq!(cache.get_token(&key, now()).unwrap().expiration, after(540));
+    assert!(cache.get_token(&key, after(530)).is_some());
+    assert!(cache.get_token(&key, after(531)).is_none());
+    assert!(
+        cache
+            .get_token(&CacheKey::of_parts(&[Some(b"b")]), now())
+            .is_none()
+    );
     assert_eq!(
         std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777,
         0o600
@@ -73,9 +77,9 @@ fn what_was_put_comes_back_until_ten_seconds_before_its_end() {
             & 0o7777,
         0o700
     );
-    cache.put(&key, &cached(900), now()).unwrap();
+    cache.put_token(&key, &cached(900), now()).unwrap();
     assert_eq!(
-        cache.get(&key, now()).unwrap().expiration,
+        cache.get_token(&key, now()).unwrap().expiration,
         after(840),
         "a later one takes its place"
     );
@@ -91,21 +95,27 @@ fn a_file_that_others_could_have_written_or_read_is_a_miss() {
     let (_folder, cache, key, file) = setup();
     for mode in [0o644, 0o660, 0o700, 0o400] {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-        assert!(cache.get(&key, now()).is_none(), "{mode:o}");
+        assert!(cache.get_token(&key, now()).is_none(), "{mode:o}");
     }
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let elsewhere = file.with_extension("elsewhere");
     std::fs::rename(&file, &elsewhere).unwrap();
     symlink(&elsewhere, &file).unwrap();
-    assert!(cache.get(&key, now()).is_none(), "a link is not followed");
-    cache.put(&key, &cached(600), now()).unwrap();
+    assert!(
+        cache.get_token(&key, now()).is_none(),
+        "a link is not followed"
+    );
+    cache.put_token(&key, &cached(600), now()).unwrap();
     assert!(
         !std::fs::symlink_metadata(&file).unwrap().is_symlink(),
         "but replaced"
     );
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
-    assert!(cache.get(&key, now()).is_none() && cache.put(&key, &cached(600), now()).is_err());
+    assert!(
+        cache.get_token(&key, now()).is_none()
+            && cache.put_token(&key, &cached(600), now()).is_err()
+    );
     std::fs::remove_dir(&file).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -116,7 +126,7 @@ fn a_file_that_others_could_have_written_or_read_is_a_miss() {
     )
     .unwrap();
     assert!(
-        cache.get(&key, now()).is_none(),
+        cache.get_token(&key, now()).is_none(),
         "a pipe does not hold it up"
     );
 }
@@ -125,7 +135,7 @@ fn a_file_that_others_could_have_written_or_read_is_a_miss() {
 fn hostile_content_is_a_miss() {
     let (_folder, cache, key, file) = setup();
     let good = std::fs::read_to_string(&file).unwrap();
-    let other = CacheKey::of(&[Some(b"b")]);
+    let other = CacheKey::of_parts(&[Some(b"b")]);
     for text in [
         String::new(),
         good.get(..good.len() / 2).unwrap().to_owned(),
@@ -138,7 +148,7 @@ fn hostile_content_is_a_miss() {
     ] {
         assert_ne!(text, good);
         std::fs::write(&file, &text).unwrap();
-        assert!(cache.get(&key, now()).is_none(), "{text}");
+        assert!(cache.get_token(&key, now()).is_none(), "{text}");
     }
     // An expiry later than the token's own is ignored.
     std::fs::write(
@@ -149,7 +159,7 @@ fn hostile_content_is_a_miss() {
         ),
     )
     .unwrap();
-    assert_eq!(cache.get(&key, now()).unwrap().expiration, after(540));
+    assert_eq!(cache.get_token(&key, now()).unwrap().expiration, after(540));
 }
 
 #[test]
@@ -177,16 +187,18 @@ fn a_folder_that_others_can_enter_is_not_used() {
 #[test]
 fn one_process_at_a_time_holds_the_lock() {
     let (_folder, cache, key, file) = setup();
-    let held = cache.lock(&key).unwrap();
+    let held = cache.lock_entry(&key).unwrap();
     assert!(
-        cache.lock(&CacheKey::of(&[Some(b"b")])).is_some(),
+        cache
+            .lock_entry(&CacheKey::of_parts(&[Some(b"b")]))
+            .is_some(),
         "another key is another lock"
     );
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             CredentialCache::open(file.parent().unwrap())
                 .unwrap()
-                .lock(&key)
+                .lock_entry(&key)
                 .is_some()
         });
         std::thread::sleep(Duration::from_millis(100));
@@ -199,13 +211,13 @@ fn one_process_at_a_time_holds_the_lock() {
 #[test]
 fn no_two_lists_of_parts_are_one_key() {
     let keys = [
-        CacheKey::of(&[]),
-        CacheKey::of(&[None]),
-        CacheKey::of(&[Some(b"")]),
-        CacheKey::of(&[Some(b"ab"), Some(b"c")]),
-        CacheKey::of(&[Some(b"a"), Some(b"bc")]),
-        CacheKey::of(&[Some(b"abc"), None]),
-        CacheKey::of(&[None, Some(b"abc")]),
+        CacheKey::of_parts(&[]),
+        CacheKey::of_parts(&[None]),
+        CacheKey::of_parts(&[Some(b"")]),
+        CacheKey::of_parts(&[Some(b"ab"), Some(b"c")]),
+        CacheKey::of_parts(&[Some(b"a"), Some(b"bc")]),
+        CacheKey::of_parts(&[Some(b"abc"), None]),
+        CacheKey::of_parts(&[None, Some(b"abc")]),
     ];
     for (index, key) in keys.iter().enumerate() {
         assert!(

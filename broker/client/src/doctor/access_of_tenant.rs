@@ -5,7 +5,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_api::audience::Audience;
-use keyferry_api::condition::standing;
+use keyferry_api::condition::condition_state;
 use keyferry_api::config::{DeliveryType, StoredAccess, TargetAccess};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
@@ -97,7 +97,7 @@ async fn from_status(
     direct: &Direct,
     right: &str,
 ) -> Plan {
-    if let Some(("False", reason)) = standing(status, "Authorized") {
+    if let Some(("False", reason)) = condition_state(status, "Authorized") {
         let detail = format!("the condition Authorized of the access is False: {reason}");
         plan.problem = Some(problem(Reason::TargetNotGranted, detail));
         return plan;

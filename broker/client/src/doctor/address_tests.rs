@@ -22,7 +22,7 @@ use crate::doctor::diagnosis::{Hop, Mode, Report, Status, TokenEvidence, examine
 use crate::doctor::plan::Plan;
 use crate::doctor::published::published;
 use crate::doctor::target_calls::TargetCalls;
-use crate::doctor::{DoctorError, Means, gather, identity};
+use crate::doctor::{DoctorError, Means, gather_evidence, identity};
 
 /// A signed JWT as far as its form goes. It has no issuer from which doctor would read documents.
 const TOKEN: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.eyJzdWIiOiJhIn0.AAAA";
@@ -51,7 +51,9 @@ async fn no_command_asks_a_refused_address() {
     let target = target(format!("https://prod.example.test:{}", listener.port));
     let plan = plan(Some(target.clone()), guard.clone());
     // doctor
-    let evidence = gather(plan.clone(), &Means::default()).await.unwrap();
+    let evidence = gather_evidence(plan.clone(), &Means::default())
+        .await
+        .unwrap();
     let connection = &evidence.target.connection;
     assert!(
         matches!(connection, Fetched::AddressRefused(_)),
@@ -76,7 +78,7 @@ async fn doctor_names_the_reason_and_the_flag_and_proves_nothing() {
     let listener = CountingListener::start().await;
     let guard = strict_guard(ScriptedResolver::new(&[]));
     let target = target(format!("https://127.0.0.1:{}", listener.port));
-    let evidence = gather(plan(Some(target), guard), &Means::default())
+    let evidence = gather_evidence(plan(Some(target), guard), &Means::default())
         .await
         .unwrap();
     let report = Report::of("a", vec![Mode::Network], &examine(&evidence));
@@ -145,7 +147,7 @@ async fn documents_and_keys_are_read_from_no_refused_address() {
         };
         // The document, where an object or the hub's issuer names it.
         for plan in [from(Some(&place), None), from(None, Some(&place))] {
-            let evidence = gather(plan, &Means::default()).await.unwrap();
+            let evidence = gather_evidence(plan, &Means::default()).await.unwrap();
             assert!(
                 matches!(evidence.discovery, Fetched::AddressRefused(_)),
                 "{form}: {:?}",
@@ -153,7 +155,7 @@ async fn documents_and_keys_are_read_from_no_refused_address() {
             );
         }
         // The keys, where the document names them.
-        let evidence = gather(from(Some(&own), None), &Means::default())
+        let evidence = gather_evidence(from(Some(&own), None), &Means::default())
             .await
             .unwrap();
         assert!(
@@ -187,7 +189,7 @@ async fn what_the_user_names_is_connected_to() {
     let resolver = ScriptedResolver::new(&[&["127.0.0.1"]]);
     let guard = strict_guard(resolver).with_own(&url);
     let own = target(url.clone());
-    let evidence = gather(plan(Some(own), guard.clone()), &Means::default())
+    let evidence = gather_evidence(plan(Some(own), guard.clone()), &Means::default())
         .await
         .unwrap();
     let connection = evidence.target.connection;
@@ -209,7 +211,7 @@ async fn what_the_user_names_is_connected_to() {
             strict_guard(ScriptedResolver::new(&[&["127.0.0.1"]])),
         )
     };
-    let evidence = gather(hub, &Means::default()).await.unwrap();
+    let evidence = gather_evidence(hub, &Means::default()).await.unwrap();
     assert!(matches!(
         evidence.target.connection,
         Fetched::AddressRefused(_)

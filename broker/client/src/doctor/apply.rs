@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use keyferry_kube_authn::rights::{ManifestKind, NeededRight, Served, defined, kind_of, needs};
+use keyferry_kube_authn::rights::{
+    ManifestKind, NeededRight, Served, defined_kinds, kind_of, needed_rights,
+};
 use keyferry_platform::regular_file::{self, FileError};
 use serde_json::{Value, json};
 
@@ -96,7 +98,7 @@ pub fn objects(path: &Path) -> Result<ManifestObjects, ManifestError> {
 }
 
 fn objects_of_file(file: &Path) -> Result<Vec<Value>, ManifestProblem> {
-    let text = regular_file::read(file, MAX_FILE_BYTES)?;
+    let text = regular_file::read_regular_file(file, MAX_FILE_BYTES)?;
     let text = String::from_utf8(text).map_err(|_| ManifestProblem::NotText)?;
     objects_of(&text).ok_or(ManifestProblem::NotYaml)
 }
@@ -171,7 +173,7 @@ pub async fn ask(
     default_namespace: &str,
     user: Option<&ImpersonatedUser>,
 ) -> Applied {
-    let mut kinds: BTreeMap<ManifestKind, Result<Served, ServedProblem>> = defined(objects)
+    let mut kinds: BTreeMap<ManifestKind, Result<Served, ServedProblem>> = defined_kinds(objects)
         .into_iter()
         .map(|(kind, served)| (kind, Ok(served)))
         .collect();
@@ -189,7 +191,7 @@ pub async fn ask(
             kinds.insert(kind.clone(), served);
         }
         match kinds.get(&kind) {
-            Some(Ok(served)) => questions.extend(needs(object, served, default_namespace)),
+            Some(Ok(served)) => questions.extend(needed_rights(object, served, default_namespace)),
             Some(Err(problem)) => applied
                 .unknown
                 .push(format!("{} of {}: {problem}", kind.kind, kind.api_version)),

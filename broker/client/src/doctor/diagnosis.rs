@@ -20,7 +20,7 @@ pub use evidence::{
 use keyferry_api::reason::Reason;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::fetched::{Fetched, HttpResponse};
-use keyferry_kube_authn::prediction::{Prediction, hash_of, issuers_of, predict};
+use keyferry_kube_authn::prediction::{Prediction, hash_of, issuers_of, predict_verdict};
 pub use name::name_fault;
 pub use report::{Mode, Report, ReportedHop};
 use review::cause_of;

@@ -89,7 +89,7 @@ pub(crate) async fn fault(error: &reqwest::Error, place: Option<&Endpoint>) -> F
     if !error.is_connect() {
         return Fetched::Unreachable("the answer broke off".to_owned());
     }
-    let fault = ConnectionFault::of(error, place).await;
+    let fault = ConnectionFault::diagnose(error, place).await;
     match fault.kind {
         ConnectionFaultKind::UnknownAuthority
         | ConnectionFaultKind::OtherNames

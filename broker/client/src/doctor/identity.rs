@@ -3,8 +3,8 @@
 use keyferry_api::reason::Reason;
 use keyferry_kube_authn::config::Undetermined;
 use keyferry_kube_authn::fetched::Fetched;
-use keyferry_kube_authn::lint::{Severity, lint};
-use keyferry_kube_authn::prediction::{Prediction, entry_for, predict};
+use keyferry_kube_authn::lint::{Severity, lint_file};
+use keyferry_kube_authn::prediction::{Prediction, entry_for, predict_verdict};
 use keyferry_kube_authn::token::Token;
 use keyferry_kube_authn::{Code, Minor};
 use keyferry_platform::clock::{Clock, SystemClock};
@@ -113,7 +113,7 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, Id
     }
     if let Some(file) = auth_config {
         let minor = Minor::ALL.into_iter().next_back().unwrap_or(Minor::V1_36);
-        let errors = lint(file, minor, &plan.own_issuers)
+        let errors = lint_file(file, minor, &plan.own_issuers)
             .into_iter()
             .filter(|found| found.severity == Severity::Error);
         problems.extend(errors.map(|found| {
@@ -193,7 +193,7 @@ async fn prediction(
         Fetched::Response(answer) if answer.status == 200 => Some(answer.body.as_slice()),
         _ => None,
     };
-    Ok(predict(
+    Ok(predict_verdict(
         file,
         minor,
         &plan.own_issuers,
@@ -312,7 +312,7 @@ mod embedded_tests {
     use super::*;
     use crate::doctor::diagnosis::Asked;
     use crate::doctor::impersonated_user::ImpersonatedUser;
-    use crate::doctor::{Means, gather};
+    use crate::doctor::{Means, gather_evidence};
 
     /// RBAC objects that let the bearer impersonate apps/deployer.
     const GRANT: &str = "
@@ -479,7 +479,7 @@ subjects:
                 ..Case::default()
             })
             .await;
-            let evidence = gather(plan, &Means::default()).await.unwrap();
+            let evidence = gather_evidence(plan, &Means::default()).await.unwrap();
             let found = evidence.target.impersonation;
             // The narrow right alone says nothing of the requests that may impersonate.
             let expected = match (&found, rbac) {

@@ -47,7 +47,10 @@ impl ImpersonationQuestion<'_> {
         if matches!(legacy, Asked::Yes(_)) || self.minor.is_some_and(|minor| minor < Minor::V1_35) {
             return legacy.into();
         }
-        let constrained = self.account(impersonation::VERB, impersonation::GROUP);
+        let constrained = self.account(
+            impersonation::IMPERSONATE_VERB,
+            impersonation::AUTHENTICATION_GROUP,
+        );
         match (calls.allowed(&constrained, None).await, legacy) {
             (Asked::Yes(granted), _) => self.constrained(calls, &granted).await,
             (Asked::No(also), Asked::No(first)) => Asked::No(format!("{first}, and {also}")).into(),
@@ -61,7 +64,7 @@ impl ImpersonationQuestion<'_> {
         // RBAC answers yes for any verb that a rule has, also where no release code asks for it.
         let counts = self
             .minor
-            .is_some_and(|minor| minor >= impersonation::SINCE);
+            .is_some_and(|minor| minor >= impersonation::DEFAULT_SINCE);
         if !counts && !self.is_impersonated(calls).await {
             return Asked::Unknown(format!(
                 "{granted}: a target counts this right from Kubernetes 1.36 on, or with the feature \
@@ -102,7 +105,7 @@ impl ImpersonationQuestion<'_> {
             return self.needs.iter().map(on).collect();
         }
         let namespace = self.target_namespace.unwrap_or_default();
-        rights::VERBS
+        rights::OBJECT_VERBS
             .map(|verb| {
                 json!({
                     "verb": impersonation::on_verb(verb), "group": "*", "resource": "*", "namespace": namespace,
@@ -258,7 +261,7 @@ mod tests {
             ]
         );
         let without: Vec<Value> = question(&[]).requests();
-        assert_eq!(without.len(), rights::VERBS.len());
+        assert_eq!(without.len(), rights::OBJECT_VERBS.len());
         assert!(
             without
                 .iter()

@@ -190,12 +190,13 @@ impl ListedTargets {
     ) -> Result<Self, ListError> {
         let own_namespace = namespace;
         let configuration = match source {
-            ConfigurationSource::File(path) => {
-                Some(config_file::read(path, Overrides::of_a_reader())?)
-            }
+            ConfigurationSource::File(path) => Some(config_file::read_config_file(
+                path,
+                Overrides::of_a_reader(),
+            )?),
             ConfigurationSource::Hub => None,
             // Without a current status, the defaults are used, as with the hub.
-            ConfigurationSource::Objects(file) => file.configuration(Wanted::All).ok(),
+            ConfigurationSource::Objects(file) => file.read_configuration(Wanted::All).ok(),
         };
         let server = configuration
             .as_ref()
@@ -219,11 +220,14 @@ impl ListedTargets {
                     status: file.target_status(&cluster.name),
                     cluster,
                 });
-                (targets.collect(), source.place())
+                (targets.collect(), source.describe_place())
             }
             (_, Some(configuration)) if server.as_ref().is_some_and(in_file) => {
                 let targets = configuration.policy.targets.values().cloned();
-                (targets.map(without_status).collect(), source.place())
+                (
+                    targets.map(without_status).collect(),
+                    source.describe_place(),
+                )
             }
             _ => match (of_hub(hub).await, own_namespace) {
                 (Err(ListError::Hub(HubError::Forbidden(right))), Some(own)) => {
@@ -250,7 +254,7 @@ impl ListedTargets {
                 let name = &target.cluster.name;
                 let named = || {
                     let public_url = &server.as_ref()?.public_url;
-                    let issuer = managed_issuer::issuer(public_url, name).ok()?;
+                    let issuer = managed_issuer::managed_issuer_url(public_url, name).ok()?;
                     Some(issuer.as_str().to_owned())
                 };
                 let issuer = target.status.issuer.clone().or_else(named)?;
@@ -375,7 +379,7 @@ impl ListedTargets {
                 .unwrap_or_default(),
             proxy_url: address.proxy_url.clone().unwrap_or_default(),
         };
-        Ok(PublicCluster::of(target, ca_pem.as_deref()).is_what(&claimed)?)
+        Ok(PublicCluster::of_target(target, ca_pem.as_deref()).is_what(&claimed)?)
     }
 
     /// Reads the CA certificates of a listed target, PEM.

@@ -343,7 +343,7 @@ impl Plan {
             }
         }
         if let Some(TokenOrder { account, audience }) = self.to_issue.take() {
-            self.held = match checked_mint::mint(hub, &account, &audience).await {
+            self.held = match checked_mint::mint_checked(hub, &account, &audience).await {
                 Ok(token) => TokenEvidence::Token(token.expose_secret().as_bytes().to_vec()),
                 Err(error) if error.is_missing_right() => {
                     TokenEvidence::Unknown(may_not_mint(&account.to_string(), &error))

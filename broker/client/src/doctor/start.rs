@@ -29,7 +29,7 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         namespace: Some(access.namespace.clone()),
         ..Plan::named(format!("access/{access}"))
     };
-    let configuration = match direct.configuration(access).await {
+    let configuration = match direct.read_configuration(access).await {
         Ok(configuration) => configuration,
         Err(ClientError::HubCall {
             error: HubError::Forbidden(right),
@@ -78,7 +78,8 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     };
     plan.set_target(target, ca_pem);
     if target.issuer == TokenIssuer::Keyferry {
-        let issuer = managed_issuer::issuer(&configuration.server.public_url, &target.name);
+        let issuer =
+            managed_issuer::managed_issuer_url(&configuration.server.public_url, &target.name);
         let issuer = issuer.ok().map(|issuer| issuer.as_str().to_owned());
         plan.expect_managed(ManagedIssuer(issuer));
     }
@@ -103,7 +104,7 @@ pub(crate) fn gives_on_request(access: &TargetAccess) -> bool {
 
 /// Requests a token with the user's own rights.
 async fn requested_token(access: &AccessName, direct: &Direct) -> TokenEvidence {
-    match direct.token(access).await {
+    match direct.mint_token(access).await {
         Ok(token) => TokenEvidence::Token(token.token.expose_secret().as_bytes().to_vec()),
         Err(ClientError::Refused {
             reason: Reason::MintForbidden,

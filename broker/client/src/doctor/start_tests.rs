@@ -22,7 +22,7 @@ use crate::doctor::diagnosis::{Diagnosis, Finding, Hop, Status, TokenEvidence, e
 use crate::doctor::flux::{FluxKind, from_config_map, from_flux};
 use crate::doctor::plan::{Permission, Plan};
 use crate::doctor::start::{from_access, from_secret};
-use crate::doctor::{Means, gather};
+use crate::doctor::{Means, gather_evidence};
 
 const TARGETS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
 const ACCESSES: &str = "/apis/keyferry.dev/v1alpha1/namespaces/tenant-a/targetaccesses";
@@ -161,7 +161,7 @@ async fn admitted(hub: &Hub, plan: Plan) -> Plan {
 
 async fn diagnosed(mut plan: Plan) -> Diagnosis {
     plan.guard = keyferry_platform::testing::loopback_guard();
-    examine(&gather(plan, &Means::default()).await.unwrap())
+    examine(&gather_evidence(plan, &Means::default()).await.unwrap())
 }
 
 fn finding(diagnosis: &Diagnosis, hop: Hop) -> &Finding {

@@ -146,8 +146,8 @@ impl TargetCalls {
     /// # Errors
     /// What is known about the identity in spite of the failure.
     pub async fn review(&self, impersonated: Option<&ImpersonatedUser>) -> Result<Value, Identity> {
-        let review = self_subject_review::request();
-        let answer = self.post_review(self_subject_review::PATH, &review, impersonated);
+        let review = self_subject_review::review_request();
+        let answer = self.post_review(self_subject_review::REVIEW_PATH, &review, impersonated);
         match answer.await {
             Ok(answer) => Ok(answer["status"]["userInfo"].clone()),
             Err(Fetched::Response(HttpResponse { status: 401, .. })) => Err(Identity::Refused),

@@ -35,7 +35,7 @@ async fn a_hub_that_goes_away_within_a_command_ends_it() {
     let all = async |answers: Vec<Value>| {
         let client = hub(answers).await;
         let source = ConfigurationSource::Hub;
-        let read = source.read(async || Ok(client), Wanted::All);
+        let read = source.read_configuration(async || Ok(client), Wanted::All);
         tokio::time::timeout(Duration::from_secs(20), read)
             .await
             .unwrap()

@@ -16,7 +16,7 @@ use keyferry_platform::random::Random;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 
-use super::{AgentParts, AgentUpdateError, expiry, keep, pause, write};
+use super::{AgentParts, AgentUpdateError, retry_pause, run_rounds, token_expiry, write_files};
 use crate::ClientError;
 use crate::token_directory::{Rights, TokenDirectory, read_token};
 
@@ -42,7 +42,7 @@ impl Clock for PausedClock {
 struct Counting(Mutex<u8>);
 
 impl Random for Counting {
-    fn fill(&self, bytes: &mut [u8]) -> bool {
+    fn fill_bytes(&self, bytes: &mut [u8]) -> bool {
         let mut count = self.0.lock().unwrap();
         *count = count.wrapping_add(37);
         bytes.fill(*count);
@@ -73,7 +73,7 @@ fn setup() -> (TempDir, PathBuf, AgentParts) {
     let path = folder.path().join("tokens");
     let parts = AgentParts {
         access: AccessName::parse("tenant-a/prod").unwrap(),
-        directory: TokenDirectory::open(
+        directory: TokenDirectory::open_directory(
             &path,
             &[],
             Rights {
@@ -97,7 +97,7 @@ async fn a_round_writes_what_a_client_needs() {
     let (_folder, path, parts) = setup();
     let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     assert!(
-        write(&parts, received(token(START, 600), Some(pem)))
+        write_files(&parts, received(token(START, 600), Some(pem)))
             .unwrap()
             .written
     );
@@ -117,16 +117,16 @@ async fn a_round_writes_what_a_client_needs() {
         "{document}"
     );
     assert!(
-        !write(&parts, received(token(START, 600), Some(pem)))
+        !write_files(&parts, received(token(START, 600), Some(pem)))
             .unwrap()
             .written
     );
     // A target without its own CA.
-    write(&parts, received(token(START, 700), None)).unwrap();
+    write_files(&parts, received(token(START, 700), None)).unwrap();
     assert!(!path.join("ca.crt").exists() && !text(&path, "kubeconfig").contains("ca.crt"));
     // An expired token does not replace a valid one.
     assert!(matches!(
-        write(&parts, received(token(START - 600, 600), None)),
+        write_files(&parts, received(token(START - 600, 600), None)),
         Err(AgentUpdateError::Expiry)
     ));
     assert_eq!(text(&path, "token"), token(START, 700).expose_secret());
@@ -156,11 +156,13 @@ async fn the_token_that_is_there_has_two_minutes_to_go_whatever_the_server_does(
     let report = move |_: &AccessName, round: &Result<super::AgentUpdate, AgentUpdateError>| {
         *failures.lock().unwrap() += u32::from(round.is_err())
     };
-    let agent = keep(parts, fetch, &report);
+    let agent = run_rounds(parts, fetch, &report);
     let watch = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         while started.elapsed() < Duration::from_secs(6 * 3600) {
-            let ends = expiry(&read_token(&path).unwrap()).unwrap().as_second();
+            let ends = token_expiry(&read_token(&path).unwrap())
+                .unwrap()
+                .as_second();
             let left = ends - START - i64::try_from(started.elapsed().as_secs()).unwrap();
             assert!(
                 left >= 120,
@@ -186,7 +188,7 @@ async fn the_token_that_is_there_has_two_minutes_to_go_whatever_the_server_does(
 #[tokio::test(start_paused = true)]
 async fn what_was_written_stays_when_the_server_is_gone_for_good() {
     let (_folder, path, parts) = setup();
-    write(&parts, received(token(START, 600), None)).unwrap();
+    write_files(&parts, received(token(START, 600), None)).unwrap();
     let asked = Mutex::new(0_u32);
     let fetch = async || {
         *asked.lock().unwrap() += 1;
@@ -197,7 +199,8 @@ async fn what_was_written_stays_when_the_server_is_gone_for_good() {
         })
     };
     let report = |_: &AccessName, _: &Result<super::AgentUpdate, AgentUpdateError>| {};
-    let _ = tokio::time::timeout(Duration::from_secs(3600), keep(parts, fetch, &report)).await;
+    let _ =
+        tokio::time::timeout(Duration::from_secs(3600), run_rounds(parts, fetch, &report)).await;
     assert_eq!(text(&path, "token"), token(START, 600).expose_secret());
     let asked = *asked.lock().unwrap();
     assert!(
@@ -208,7 +211,7 @@ async fn what_was_written_stays_when_the_server_is_gone_for_good() {
 
 #[test]
 fn pauses_grow_to_a_minute() {
-    let seconds = |failures, jitter| pause(failures, jitter).as_secs_f64();
+    let seconds = |failures, jitter| retry_pause(failures, jitter).as_secs_f64();
     assert_eq!(
         [
             seconds(1, 0.0),
@@ -220,5 +223,5 @@ fn pauses_grow_to_a_minute() {
         [1.0, 2.0, 4.0, 60.0, 60.0]
     );
     assert_eq!(seconds(7, 1.0), 30.0);
-    assert!(pause(0, 9.0) >= Duration::from_millis(500));
+    assert!(retry_pause(0, 9.0) >= Duration::from_millis(500));
 }

@@ -38,10 +38,10 @@ fn mode(path: &Path) -> u32 {
 fn files_change_together_and_nothing_old_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens");
-    let directory = TokenDirectory::open(&path, &[], OWN).unwrap();
+    let directory = TokenDirectory::open_directory(&path, &[], OWN).unwrap();
     assert!(
         directory
-            .replace(&[("token", b"one"), ("ca.crt", b"ca")], now(), 1)
+            .replace_files(&[("token", b"one"), ("ca.crt", b"ca")], now(), 1)
             .unwrap()
     );
     assert_eq!(
@@ -64,11 +64,15 @@ fn files_change_together_and_nothing_old_stays() {
     );
     assert!(
         !directory
-            .replace(&[("token", b"one"), ("ca.crt", b"ca")], now(), 2)
+            .replace_files(&[("token", b"one"), ("ca.crt", b"ca")], now(), 2)
             .unwrap(),
         "the same is not written again"
     );
-    assert!(directory.replace(&[("token", b"two")], now(), 3).unwrap());
+    assert!(
+        directory
+            .replace_files(&[("token", b"two")], now(), 3)
+            .unwrap()
+    );
     assert_eq!(
         entries(&path),
         ["..2026_08_01_10_00_00.0000000000000003", "..data", "token"],
@@ -81,9 +85,9 @@ fn files_change_together_and_nothing_old_stays() {
 fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let directory = TokenDirectory::open(path, &[], OWN).unwrap();
+    let directory = TokenDirectory::open_directory(path, &[], OWN).unwrap();
     directory
-        .replace(&[("token", b"0"), ("ca.crt", b"0")], now(), 0)
+        .replace_files(&[("token", b"0"), ("ca.crt", b"0")], now(), 0)
         .unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -115,7 +119,7 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
         for round in 1..200_u64 {
             let text = round.to_string();
             directory
-                .replace(
+                .replace_files(
                     &[("token", text.as_bytes()), ("ca.crt", text.as_bytes())],
                     now(),
                     round,
@@ -136,8 +140,10 @@ fn rights_are_as_asked() {
         mode: 0o440,
         group: Some(group),
     };
-    let directory = TokenDirectory::open(&path, &["tenant-a", "prod"], rights).unwrap();
-    directory.replace(&[("token", b"one")], now(), 1).unwrap();
+    let directory = TokenDirectory::open_directory(&path, &["tenant-a", "prod"], rights).unwrap();
+    directory
+        .replace_files(&[("token", b"one")], now(), 1)
+        .unwrap();
     let place = path.join("tenant-a/prod");
     assert_eq!(
         (
@@ -154,8 +160,12 @@ fn rights_are_as_asked() {
     );
     drop(directory);
     // With other permissions requested, the files are written again.
-    let directory = TokenDirectory::open(&path, &["tenant-a", "prod"], OWN).unwrap();
-    assert!(directory.replace(&[("token", b"one")], now(), 2).unwrap());
+    let directory = TokenDirectory::open_directory(&path, &["tenant-a", "prod"], OWN).unwrap();
+    assert!(
+        directory
+            .replace_files(&[("token", b"one")], now(), 2)
+            .unwrap()
+    );
     assert_eq!(mode(&place.join("token")), 0o600);
 }
 
@@ -186,9 +196,9 @@ fn what_is_not_the_agents_is_left_alone() {
         std::fs::create_dir(&path).unwrap();
         spoil(&path);
         let before = entries(&path);
-        let error = TokenDirectory::open(&path, &[], OWN)
+        let error = TokenDirectory::open_directory(&path, &[], OWN)
             .unwrap()
-            .replace(&[("token", b"one")], now(), 1)
+            .replace_files(&[("token", b"one")], now(), 1)
             .unwrap_err()
             .to_string();
         assert!(
@@ -201,12 +211,15 @@ fn what_is_not_the_agents_is_left_alone() {
     let link = folder.path().join("link");
     symlink(folder.path().join("case-0"), &link).unwrap();
     assert!(
-        TokenDirectory::open(&link, &[], OWN).is_err(),
+        TokenDirectory::open_directory(&link, &[], OWN).is_err(),
         "a link in the place of the directory"
     );
-    assert!(TokenDirectory::open(&foreign, &[], OWN).is_err(), "a file");
     assert!(
-        TokenDirectory::open(&folder.path().join("missing/tokens"), &[], OWN).is_err(),
+        TokenDirectory::open_directory(&foreign, &[], OWN).is_err(),
+        "a file"
+    );
+    assert!(
+        TokenDirectory::open_directory(&folder.path().join("missing/tokens"), &[], OWN).is_err(),
         "parents are the user's to make"
     );
 }
@@ -215,10 +228,12 @@ fn what_is_not_the_agents_is_left_alone() {
 fn a_killed_agent_leaves_nothing_that_holds_up_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let directory = TokenDirectory::open(path, &[], OWN).unwrap();
-    directory.replace(&[("token", b"one")], now(), 1).unwrap();
+    let directory = TokenDirectory::open_directory(path, &[], OWN).unwrap();
+    directory
+        .replace_files(&[("token", b"one")], now(), 1)
+        .unwrap();
     assert!(
-        TokenDirectory::open(path, &[], OWN)
+        TokenDirectory::open_directory(path, &[], OWN)
             .err()
             .unwrap()
             .problem
@@ -241,8 +256,10 @@ fn a_killed_agent_leaves_nothing_that_holds_up_the_next() {
         path.join("..2026_08_01_09_00_00.00000000000000bb"),
     )
     .unwrap();
-    let directory = TokenDirectory::open(path, &[], OWN).unwrap();
-    directory.replace(&[("token", b"two")], now(), 2).unwrap();
+    let directory = TokenDirectory::open_directory(path, &[], OWN).unwrap();
+    directory
+        .replace_files(&[("token", b"two")], now(), 2)
+        .unwrap();
     assert!(!unfinished.exists() && !path.join("..data_tmp").exists());
     assert_eq!(std::fs::read_to_string(path.join("token")).unwrap(), "two");
     assert_eq!(
@@ -268,7 +285,9 @@ fn a_folder_of_all_users_is_refused() {
         std::fs::set_permissions(folder.path(), permissions).unwrap();
     };
     set(0o1777);
-    let error = TokenDirectory::open(folder.path(), &[], OWN).err().unwrap();
+    let error = TokenDirectory::open_directory(folder.path(), &[], OWN)
+        .err()
+        .unwrap();
     assert!(
         error.to_string().contains("every user may write there"),
         "{error}"
@@ -277,7 +296,7 @@ fn a_folder_of_all_users_is_refused() {
     for mode in [0o777, 0o2777, 0o700] {
         set(mode);
         assert!(
-            TokenDirectory::open(folder.path(), &[], OWN).is_ok(),
+            TokenDirectory::open_directory(folder.path(), &[], OWN).is_ok(),
             "{mode:o}"
         );
     }

@@ -100,7 +100,7 @@ impl HubFacts for Facts {
     }
 
     fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>> {
-        Box::pin(async { Ok(HubSite::shipped().username) })
+        Box::pin(async { Ok(HubSite::of_shipped_manifests().username) })
     }
 }
 
@@ -163,7 +163,7 @@ impl Bench {
         }
         objects.put_foreign(
             OBJECT,
-            json!({ "metadata": { "name": "keyferry" }, "pairs": { pairing::NOBODYS: [] } }),
+            json!({ "metadata": { "name": "keyferry" }, "pairs": { pairing::UNUSABLE_AUDIENCE: [] } }),
         );
         let hub = Arc::new(OneAnswer {
             refusal: Mutex::new(Some(HubError::Forbidden(REFUSAL.into()))),
@@ -176,8 +176,8 @@ impl Bench {
         live.set_service_account(canary.clone(), Some(Uid::new("uid-canary").unwrap()));
         leadership.set(Some(Duration::from_secs(1_000_000)));
         let (author, pairing, metrics) = (
-            AdmissionPolicyWriter::author(),
-            AdmissionPolicyWriter::pairing(),
+            AdmissionPolicyWriter::for_author_policy(),
+            AdmissionPolicyWriter::for_pairing_policy(),
             Metrics::default(),
         );
         let (reader, others) = (pairing.reader(), OtherAdmissionPolicies::default());
@@ -185,7 +185,7 @@ impl Bench {
         let facts = KnownSite {
             source: Arc::<Facts>::default(),
             published: PublicationReader::default(),
-            site: HubSite::shipped(),
+            site: HubSite::of_shipped_manifests(),
             audiences: BTreeSet::new(),
             due: Duration::ZERO,
         };
@@ -198,7 +198,7 @@ impl Bench {
         let admission_policies = AdmissionPolicyChecks {
             author,
             pairing,
-            labels: AdmissionPolicyWriter::labels(),
+            labels: AdmissionPolicyWriter::for_labels_policy(),
             others,
             facts,
             trial: PairingTrial::new(Arc::<OneAnswer>::clone(&hub), live, canary),
@@ -230,7 +230,7 @@ impl Bench {
     fn gaps(&self) -> Vec<String> {
         self.others
             .iter()
-            .filter_map(AdmissionPolicyReader::gap)
+            .filter_map(AdmissionPolicyReader::missing_part)
             .collect()
     }
 
@@ -245,11 +245,11 @@ impl Bench {
 async fn a_hub_that_refuses_what_is_nobodys_is_protected() {
     let mut bench = Bench::start();
     assert!(
-        bench.pairing.checked().is_err() && bench.pairing.gap().is_none(),
+        bench.pairing.require_active().is_err() && bench.pairing.missing_part().is_none(),
         "not known, which is no alarm"
     );
     bench.looks(1).await;
-    assert_eq!((bench.pairing.checked(), bench.asked()), (Ok(()), 1));
+    assert_eq!((bench.pairing.require_active(), bench.asked()), (Ok(()), 1));
     assert_eq!(
         bench.hub.asked.lock().unwrap()[0],
         "keyferry-system/keyferry-canary keyferry.dev/nobody"
@@ -264,22 +264,29 @@ async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped()
     let mut bench = Bench::start();
     *bench.hub.refusal.lock().unwrap() = None;
     bench.looks(2).await;
-    assert_eq!(bench.pairing.gap(), None, "it may not have been seen yet");
+    assert_eq!(
+        bench.pairing.missing_part(),
+        None,
+        "it may not have been seen yet"
+    );
     bench.looks(1).await;
     assert!(
         bench
             .pairing
-            .gap()
+            .missing_part()
             .unwrap()
             .contains("minted a token for an audience that no caller may request")
     );
     assert!(bench.told());
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Unreachable("away".to_owned()));
     bench.looks(9).await;
-    assert!(bench.pairing.gap().is_some(), "silence fixes nothing");
+    assert!(
+        bench.pairing.missing_part().is_some(),
+        "silence fixes nothing"
+    );
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Forbidden(REFUSAL.into()));
     bench.looks(1).await;
-    assert_eq!(bench.pairing.checked(), Ok(()));
+    assert_eq!(bench.pairing.require_active(), Ok(()));
 }
 
 #[tokio::test]
@@ -289,7 +296,13 @@ async fn without_its_object_the_policy_holds_nobody() {
         object["pairs"] = json!({ "https://prod.example.test": ["a/b"] })
     });
     bench.looks(3).await;
-    assert!(bench.pairing.gap().unwrap().contains("AudiencePairing"));
+    assert!(
+        bench
+            .pairing
+            .missing_part()
+            .unwrap()
+            .contains("AudiencePairing")
+    );
     assert_eq!(
         bench.asked(),
         0,
@@ -303,7 +316,7 @@ async fn a_missing_or_narrowed_binding_is_a_gap_at_once_and_by_every_replica() {
     bench.leadership.set(None);
     bench.looks(1).await;
     assert_eq!(
-        (bench.pairing.checked(), bench.asked()),
+        (bench.pairing.require_active(), bench.asked()),
         (Ok(()), 0),
         "only the leader tries"
     );
@@ -313,11 +326,15 @@ async fn a_missing_or_narrowed_binding_is_a_gap_at_once_and_by_every_replica() {
     });
     bench.looks(1).await;
     assert!(
-        bench.pairing.gap().unwrap().contains("spec.matchResources"),
+        bench
+            .pairing
+            .missing_part()
+            .unwrap()
+            .contains("spec.matchResources"),
         "{:?}",
-        bench.pairing.gap()
+        bench.pairing.missing_part()
     );
-    assert_eq!(admission_policy::PAIRING.name(), "keyferry-pairing");
+    assert_eq!(admission_policy::PAIRING_POLICY.name(), "keyferry-pairing");
 }
 
 #[tokio::test]
@@ -329,7 +346,7 @@ async fn another_refusal_or_none_is_no_alarm() {
         let mut bench = Bench::start();
         *bench.hub.refusal.lock().unwrap() = Some(refusal);
         bench.looks(5).await;
-        assert_eq!(bench.pairing.gap(), None);
+        assert_eq!(bench.pairing.missing_part(), None);
     }
 }
 
@@ -395,7 +412,7 @@ async fn a_list_that_lacks_an_audience_of_the_hub_is_named_and_holds_the_pairs_a
         );
     }
     assert_eq!(
-        (bench.pairing.checked(), bench.gaps().len()),
+        (bench.pairing.require_active(), bench.gaps().len()),
         (Ok(()), 3),
         "the pairs are held, whatever the list lacks"
     );

@@ -134,7 +134,7 @@ impl Bench {
         let object = self.objects.object(OBJECT).unwrap_or_default();
         listed_audiences(&object)
             .into_iter()
-            .filter(|audience| audience != pairing::NOBODYS)
+            .filter(|audience| audience != pairing::UNUSABLE_AUDIENCE)
             .collect()
     }
 }

@@ -206,7 +206,7 @@ impl Deliveries {
                 Err(error) => return Err(error),
             };
             if let DeliveredObject::Ours(owned) =
-                delivery::found(Some(ReadObject::value(&read)), owner)
+                delivery::classify_object(Some(ReadObject::value(&read)), owner)
             {
                 until = until.max(owned.expires_at());
             }
@@ -222,13 +222,13 @@ impl Deliveries {
         stored: &StoredAccess,
         wanted: FinalizerState,
     ) -> Result<Option<StoredAccess>, HubError> {
-        let written = finalizer::set(
+        let written = finalizer::set_finalizer(
             &*self.context.objects,
             &status::access_path(name),
             &stored.record,
             wanted,
         )
         .await?;
-        Ok(written.and_then(|object| self.context.store.written(&object)))
+        Ok(written.and_then(|object| self.context.store.store_written(&object)))
     }
 }

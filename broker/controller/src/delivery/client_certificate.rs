@@ -260,7 +260,7 @@ impl Deliveries {
             created,
         } = self.start_or_continue_request(run, &name, &grant)?;
         let object = client_certificate::name_of(&request);
-        let path = format!("{}/{object}", client_certificate::COLLECTION);
+        let path = format!("{}/{object}", client_certificate::COLLECTION_PATH);
         if !self.context.is_leader() {
             return Err(DeliveryError::new(
                 Reason::DeliveryFailed,
@@ -284,11 +284,11 @@ impl Deliveries {
                 .with_retry_after(MIN_REQUEST_INTERVAL));
             }
             let now = self.context.clock.now().wall;
-            let body = client_certificate::object(&request, run.name, &delivery.name, now);
+            let body = client_certificate::request_object(&request, run.name, &delivery.name, now);
             let created = self
                 .context
                 .objects
-                .post(client_certificate::COLLECTION, &body);
+                .create_plain(client_certificate::COLLECTION_PATH, &body);
             created.await.map_err(explain_forbidden)?;
             tracing::info!(access = %run.name, request = %object, "a client certificate was \
                 requested");
@@ -296,10 +296,10 @@ impl Deliveries {
             return self.report_waiting(run, &name, &object, current, "its approval");
         };
         self.mark_created(&name);
-        match client_certificate::progress(read.value(), &request) {
+        match client_certificate::request_progress(read.value(), &request) {
             RequestProgress::Issued(chain) => {
                 let now = self.context.clock.now().wall;
-                match request.check(&chain, now) {
+                match request.check_issued(&chain, now) {
                     Ok(certificate) => Ok(Issuance::Issued(Box::new(IssuedKeyPair {
                         certificate,
                         key,
@@ -599,7 +599,7 @@ impl Deliveries {
         pair: &Pair,
         reason: Reason,
     ) -> DeliveryError {
-        let message = advice::on(reason, pair, run.policy.own_namespace.as_ref());
+        let message = advice::advice_on(reason, pair, run.policy.own_namespace.as_ref());
         DeliveryError::new(
             reason,
             message.unwrap_or_else(|| "no certificate may be issued; see the log".to_owned()),

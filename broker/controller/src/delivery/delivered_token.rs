@@ -30,7 +30,7 @@ impl Deliveries {
         snapshot: &Snapshot<'_>,
     ) -> Result<(ObjectBody, TokenReport), DeliveryError> {
         let advised = |reason: Reason| {
-            let message = advice::on(reason, pair, run.policy.own_namespace.as_ref());
+            let message = advice::advice_on(reason, pair, run.policy.own_namespace.as_ref());
             DeliveryError::new(
                 reason,
                 message.unwrap_or_else(|| "no token could be minted; see the log".to_owned()),
@@ -44,14 +44,14 @@ impl Deliveries {
             .await;
         // A key becomes active at a known time, and until then the object may contain a token that
         // no target accepts.
-        let minted =
-            minted.map_err(|error| advised(error.reason()).with_retry_after(error.retry_after()))?;
+        let minted = minted
+            .map_err(|error| advised(error.reason()).with_retry_after(error.retry_after()))?;
         let token = minted.token;
         let now = self.context.clock.now();
         let due = lifetime::refresh_after(
             token.lifetime(),
             self.credentials.activation_delay,
-            self.context.random.unit(),
+            self.context.random.unit_fraction(),
         );
         let rest = due.saturating_sub(token.age(now)).max(MIN_RENEWAL_INTERVAL);
         let expires_at = token.deadline().wall();
@@ -67,7 +67,7 @@ impl Deliveries {
             run,
             delivery,
             pair,
-            Some((&grant, TokenNote::of(&token))),
+            Some((&grant, TokenNote::of_token(&token))),
         )
         .await?;
         authorise::still_holds(&self.context.policy.current(), &*self.context.live, &grant)
@@ -94,7 +94,7 @@ impl Deliveries {
     /// Whether a delivered token was signed by a revoked key of the hub. A token whose key is not
     /// named may have been.
     pub(super) fn is_revoked(&self, key_id: Option<&str>, target: Option<&TargetCluster>) -> bool {
-        let revoked = self.context.published.revoked();
+        let revoked = self.context.published.revoked_kids();
         let of_hub = target.is_none_or(|target| target.issuer == TokenIssuer::Hub);
         of_hub && !revoked.is_empty() && key_id.is_none_or(|key_id| revoked.contains(key_id))
     }

@@ -136,7 +136,7 @@ impl Deliveries {
         let Some(place) = ObjectPlace::of(run.access, delivery) else {
             return Ok(());
         };
-        if let Err(gap) = delivery::express(delivery.delivery_type, target) {
+        if let Err(gap) = delivery::check_expressible(delivery.delivery_type, target) {
             // The object may still contain the data of an earlier target, and clients would connect
             // there.
             progress.exposed_until = self.remove_object(&place, owner).await?.exposed_until();
@@ -153,7 +153,8 @@ impl Deliveries {
             ));
         }
         let read = read?;
-        let found = delivery::found(read.as_ref().map(delivery::ReadObject::value), owner);
+        let found =
+            delivery::classify_object(read.as_ref().map(delivery::ReadObject::value), owner);
         if let delivery::DeliveredObject::Ours(owned) = &found {
             progress.set_token(token_report(owned));
             progress.key_revoked =
@@ -187,7 +188,7 @@ impl Deliveries {
         };
         let planned = render_object(&snapshot, delivery, None)?;
         let now = self.context.clock.now();
-        let step = delivery::plan(
+        let step = delivery::plan_step(
             found,
             planned.form(),
             delivery.holds_credential(),
@@ -296,7 +297,7 @@ impl Deliveries {
                     .objects
                     .replace(
                         &place.path(),
-                        &body.replacing(owned.uid(), owned.version(), owned.object()),
+                        &body.for_replacement(owned.uid(), owned.version(), owned.object()),
                     )
                     .await
             }
@@ -328,7 +329,7 @@ impl Deliveries {
         if delivery.holds_credential() {
             self.context
                 .author_policy
-                .checked()
+                .require_active()
                 .map_err(|gap| DeliveryError::new(Reason::AuthorUnchecked, gap.to_string()))?;
         }
         if run.access.probe == Probe::Require
@@ -370,7 +371,7 @@ impl Deliveries {
                 record.target = Some(pair.target().clone());
             }
         }
-        record.ended("granted", Reason::Ready);
+        record.set_decision("granted", Reason::Ready);
         let failed = |_| {
             DeliveryError::new(
                 Reason::AuditUnavailable,
@@ -387,7 +388,7 @@ pub(super) fn render_object(
     bearer: Option<&Bearer<'_>>,
 ) -> Result<ObjectBody, DeliveryError> {
     let failed = || DeliveryError::new(Reason::DeliveryFailed, "the object could not be created");
-    delivery::render(snapshot, delivery, bearer)
+    delivery::render_object(snapshot, delivery, bearer)
         .map_err(|_| failed())?
         .ok_or_else(failed)
 }

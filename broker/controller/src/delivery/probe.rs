@@ -249,11 +249,11 @@ impl ProbeCache {
 impl LastProbe {
     pub(super) fn reachable_finding(&self) -> Option<Finding> {
         Some(match self.answer.as_ref()? {
-            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::well("the target answered"),
+            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::ok("the target answered"),
             ProbeAnswer::Unanswered(silence) => {
-                Finding::not(Reason::ProbeUnanswered, silence.text.clone())
+                Finding::failed(Reason::ProbeUnanswered, silence.text.clone())
             }
-            ProbeAnswer::AddressRefused(destination) => Finding::not(
+            ProbeAnswer::AddressRefused(destination) => Finding::failed(
                 Reason::TargetAddressRefused,
                 describe_refused_address(destination.kind),
             ),
@@ -267,10 +267,10 @@ impl LastProbe {
         };
         Some(match answer {
             ProbeAnswer::Accepted(_) => match &self.unexpected {
-                Some(what) => Finding::not(Reason::IdentityUnexpected, what.clone()),
-                None => Finding::well("the target accepted a token of this access"),
+                Some(what) => Finding::failed(Reason::IdentityUnexpected, what.clone()),
+                None => Finding::ok("the target accepted a token of this access"),
             },
-            ProbeAnswer::Refused => Finding::not(
+            ProbeAnswer::Refused => Finding::failed(
                 Reason::ProbeRefused,
                 "the target answered 401 to a token of this access",
             ),
@@ -392,7 +392,7 @@ impl Deliveries {
             };
         }
         let now = self.context.clock.now();
-        let revoked = self.context.published.revoked().len();
+        let revoked = self.context.published.revoked_kids().len();
         let published = self.published_hash();
         let basis = ProbeBasis {
             access: run.access.generation,
@@ -520,7 +520,7 @@ impl Deliveries {
         let (policy, live) = (&*run.policy, &*self.context.live);
         let requester = Requester::Probe;
         let shape = delivery.delivery_type;
-        let pair = authorise::pair(policy, live, &requester, run.name, shape).ok()?;
+        let pair = authorise::authorise_request(policy, live, &requester, run.name, shape).ok()?;
         Some(ProbeToken {
             delivery: delivery.clone(),
             pair,
@@ -564,7 +564,7 @@ impl Deliveries {
         };
         self.context
             .author_policy
-            .checked()
+            .require_active()
             .map_err(|gap| (Reason::AuthorUnchecked, gap.to_string()))?;
         let target = run
             .policy
@@ -588,13 +588,13 @@ impl Deliveries {
                 run,
                 delivery,
                 pair,
-                Some((&grant, TokenNote::of(&minted.token))),
+                Some((&grant, TokenNote::of_token(&minted.token))),
             )
             .await;
         recorded.map_err(|error| plain(error.reason))?;
         authorise::still_holds(&self.context.policy.current(), &*self.context.live, &grant)
             .map_err(plain)?;
-        let probed = TargetAddress::of(target, ca_pem);
+        let probed = TargetAddress::of_target(target, ca_pem);
         Ok(self
             .context
             .probe

@@ -142,11 +142,15 @@ impl HubObjects for Fakes {
         Box::pin(async { Ok(()) })
     }
 
-    fn post<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+    fn create_plain<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async { Ok(()) })
     }
 
-    fn put<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+    fn replace_plain<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -201,14 +205,14 @@ async fn world() -> (SmallWorld, Arc<Fakes>, Deliveries) {
         Collection::TargetAccesses,
         &["one", "two"].map(|name| object("TargetAccess", name, &access)),
     );
-    let policy = store.assemble().policy;
+    let policy = store.assemble_policy().policy;
     assert_eq!((policy.targets.len(), policy.accesses.len()), (1, 2));
     let (admission_policy, leadership, targets) = (
-        AdmissionPolicyWriter::author(),
+        AdmissionPolicyWriter::for_author_policy(),
         LeadershipWriter::default(),
         TargetWriter::default(),
     );
-    admission_policy.set(Standing::Active);
+    admission_policy.set_state(Standing::Active);
     leadership.set(Some(Duration::from_secs(1_000_000)));
     let states = policy.targets.iter().map(|(name, target)| {
         let state = TargetState {

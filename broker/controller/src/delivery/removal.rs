@@ -48,7 +48,7 @@ pub(super) fn earlier_token(
     place: &ObjectPlace,
     now: Timestamp,
 ) -> Option<TokenReport> {
-    let places = access_status::places(status, access);
+    let places = access_status::delivered_objects(status, access);
     let report = places.into_iter().find(|(known, _)| known == place)?.1;
     TokenReport::read(&report).filter(|token| token.expires_at > now)
 }
@@ -66,7 +66,7 @@ impl Deliveries {
             Err(HubError::Forbidden(_)) => return Ok(Removal::unreadable()),
             Err(error) => return Err(error),
         };
-        let owned = match delivery::found(Some(ReadObject::value(&read)), owner) {
+        let owned = match delivery::classify_object(Some(ReadObject::value(&read)), owner) {
             DeliveredObject::Ours(owned) => owned,
             DeliveredObject::Absent => return Ok(Removal::Gone(None)),
             DeliveredObject::Foreign(why) => return Ok(Removal::Retained(why.to_owned())),
@@ -78,7 +78,7 @@ impl Deliveries {
         let version = if owned.has_finalizers() && !owned.immutable() {
             self.context
                 .objects
-                .replace(&place.path(), &ObjectBody::emptied(&owned))
+                .replace(&place.path(), &ObjectBody::without_data(&owned))
                 .await?
         } else {
             owned.version().to_owned()
@@ -164,7 +164,7 @@ impl Deliveries {
             .meant()
             .and_then(|access| policy.targets.get(&access.target));
         let mut withdrawn = Vec::new();
-        for (place, report) in access_status::places(&stored.record.status, name) {
+        for (place, report) in access_status::delivered_objects(&stored.record.status, name) {
             // A status from before key IDs were recorded does not prove the token revoked, and a
             // draining consumer needs it.
             if report
@@ -196,7 +196,8 @@ impl Deliveries {
             .collect();
         let (mut left_over, mut exposed_until) = (Vec::new(), None);
         let now = self.context.clock.now().wall;
-        for (place, report) in access_status::places(&run.stored.record.status, run.name) {
+        for (place, report) in access_status::delivered_objects(&run.stored.record.status, run.name)
+        {
             if wanted.contains(&place) {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Reports the state of an access in its status, its Events and the metrics.
 
 use jiff::Timestamp;
-use keyferry_api::condition::{Finding, conditions, seconds, standing};
+use keyferry_api::condition::{Finding, condition_state, conditions, format_seconds};
 use keyferry_api::config::{ObjectSize, Policy, StoredAccess};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
@@ -35,7 +35,9 @@ impl Deliveries {
     pub(super) fn cluster_status(&self, policy: &Policy, pair: &Pair) -> Option<ClusterStatus> {
         let target = policy.targets.get(pair.target())?;
         match self.context.targets.readiness(target) {
-            Readiness::Ready(ca_pem) => Some(access_status::cluster(target, ca_pem.as_deref())),
+            Readiness::Ready(ca_pem) => {
+                Some(access_status::cluster_status(target, ca_pem.as_deref()))
+            }
             Readiness::NotReady { .. } => None,
         }
     }
@@ -55,8 +57,12 @@ impl Deliveries {
             .filter_map(|one| one.token.as_ref())
             .map(|token| token.expires_at.as_second())
             .min();
-        self.context.metrics.access(name, ready.holds(), expires);
-        self.context.metrics.probe(name, report.probe_success());
+        self.context
+            .metrics
+            .report_access(name, ready.is_true(), expires);
+        self.context
+            .metrics
+            .report_probe(name, report.probe_success());
         let status = report.status(
             &stored.record.status,
             stored.record.generation,
@@ -75,7 +81,7 @@ impl Deliveries {
         name: &AccessName,
         stored: &StoredAccess,
     ) -> Result<Next, HubError> {
-        let faults = self.context.faults.current();
+        let faults = self.context.faults.last_assembly();
         let fault = faults
             .accesses
             .get(name)
@@ -84,8 +90,8 @@ impl Deliveries {
             return Ok(Next::Retry);
         };
         let (ready, stalled) = (
-            Finding::not(fault.reason, fault.message.clone()),
-            Finding::so(fault.reason, fault.message.clone()),
+            Finding::failed(fault.reason, fault.message.clone()),
+            Finding::problem(fault.reason, fault.message.clone()),
         );
         let withdrawn = self.withdraw_revoked(name, stored).await?;
         let mut status = self.with_conditions(
@@ -94,7 +100,7 @@ impl Deliveries {
             summary::of_access(&ready, None, None),
         );
         remove_withdrawn_entries(&mut status, name, &withdrawn);
-        self.context.metrics.access(name, false, None);
+        self.context.metrics.report_access(name, false, None);
         self.patch_status(name, stored, &status, &ready).await?;
         if let Some(meant) = stored.meant() {
             // Until policy includes the target, nothing is removed.
@@ -117,15 +123,15 @@ impl Deliveries {
         stored: &StoredAccess,
         until: Timestamp,
     ) -> Result<(), HubError> {
-        let until_seconds = seconds(until);
+        let until_seconds = format_seconds(until);
         // Names of API objects contain no characters that a shell would interpret.
         let message = format!(
             "deleted; its objects stay until {until_seconds}, when the last written token has expired; to end it now: kubectl patch targetaccess {} \
              -n {} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Immediate\"}}}}'",
             name.name, name.namespace
         );
-        let ready = Finding::not(Reason::DeliveryDraining, message.clone());
-        let reconciling = Finding::so(Reason::DeliveryDraining, message);
+        let ready = Finding::failed(Reason::DeliveryDraining, message.clone());
+        let reconciling = Finding::problem(Reason::DeliveryDraining, message);
         let findings = [("Ready", &ready), ("Reconciling", &reconciling)];
         let withdrawn = self.withdraw_revoked(name, stored).await?;
         let mut status =
@@ -170,7 +176,7 @@ impl Deliveries {
         if record.size == ObjectSize::StatusTooLarge {
             return Ok(());
         }
-        let Some(mut change) = access_status::patch(&record.status, status) else {
+        let Some(mut change) = access_status::merge_patch(&record.status, status) else {
             return Ok(());
         };
         if !self.context.is_leader() {
@@ -186,14 +192,14 @@ impl Deliveries {
         {
             // The access is gone, or another status was written: the watch will show it.
             Err(HubError::NotFound(_)) => return Ok(()),
-            outcome => drop(self.context.store.written(&outcome?)),
+            outcome => drop(self.context.store.store_written(&outcome?)),
         }
-        let truth = if ready.holds() { "True" } else { "False" };
+        let truth = if ready.is_true() { "True" } else { "False" };
         let now = self.context.clock.now();
-        let news = standing(&record.status, "Ready") != Some((truth, ready.reason.as_str()));
-        if news && self.events.take(&name.namespace, now.mono) {
-            let subject = Subject::access(name, record.uid.as_str());
-            event::write(
+        let news = condition_state(&record.status, "Ready") != Some((truth, ready.reason.as_str()));
+        if news && self.events.take_event(&name.namespace, now.mono) {
+            let subject = Subject::of_access(name, record.uid.as_str());
+            event::write_event(
                 &self.context.objects,
                 &*self.context.random,
                 &subject,
@@ -211,7 +217,7 @@ fn remove_withdrawn_entries(status: &mut Value, access: &AccessName, withdrawn: 
     if withdrawn.is_empty() {
         return;
     }
-    let places = access_status::places(status, access);
+    let places = access_status::delivered_objects(status, access);
     let kept: Vec<DeliveryStatus> = places
         .into_iter()
         .filter(|(place, _)| !withdrawn.contains(place))

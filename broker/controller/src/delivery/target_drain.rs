@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::condition::{Finding, seconds};
+use keyferry_api::condition::{Finding, format_seconds};
 use keyferry_api::config::{Delivery, DeliveryType, DrainingTarget, Policy, TargetAccess};
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::{AccessReport, DeliveryReport, TokenReport};
@@ -77,7 +77,7 @@ impl Deliveries {
             "TargetCluster/{} is being deleted: nothing is minted or refreshed for it, and the objects stay until {} at the latest; fix: delete the \
              Kustomizations and HelmReleases that use them, then this access",
             draining.target.name,
-            seconds(until)
+            format_seconds(until)
         );
         let exposed_until = retained
             .iter()
@@ -98,8 +98,8 @@ impl Deliveries {
         };
         let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
         let report = AccessReport {
-            authorized: Finding::not(Reason::TargetDraining, message),
-            delivered: Finding::not(
+            authorized: Finding::failed(Reason::TargetDraining, message),
+            delivered: Finding::failed(
                 Reason::TargetDraining,
                 "what was delivered before stays and is not refreshed",
             ),
@@ -139,7 +139,8 @@ impl Deliveries {
         let Some(read) = self.context.objects.get(&place.path()).await? else {
             return Ok(None);
         };
-        let DeliveredObject::Ours(owned) = delivery::found(Some(ReadObject::value(&read)), owner)
+        let DeliveredObject::Ours(owned) =
+            delivery::classify_object(Some(ReadObject::value(&read)), owner)
         else {
             return Ok(None);
         };
@@ -182,7 +183,7 @@ impl Deliveries {
         let draining = || {
             self.context
                 .store
-                .draining(&access.target)
+                .draining_target(&access.target)
                 .map(|draining| draining.target)
         };
         if let Some(target) = current

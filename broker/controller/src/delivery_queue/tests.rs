@@ -40,7 +40,7 @@ const ALL: [Watched; 4] = [
 const MAX_STALE: Duration = Duration::from_secs(300);
 
 fn context(clock: &Arc<FakeClock>) -> Context {
-    let live = LiveObjects::following(ObjectSource::CustomResources);
+    let live = LiveObjects::for_source(ObjectSource::CustomResources);
     ALL.into_iter()
         .for_each(|watched| live.watch_listed(watched));
     let objects = Arc::<FakeObjects>::default();
@@ -119,7 +119,7 @@ fn an_access_that_changes_all_the_time_is_looked_at_once_a_second() {
         });
         context
             .store
-            .set(Collection::TargetAccesses, &ReducedObject::of(&access));
+            .store_object(Collection::TargetAccesses, &ReducedObject::of(&access));
     };
     let mut queue = HashMap::new();
     change("1");
@@ -146,7 +146,7 @@ fn a_revocation_puts_every_access_to_the_front() {
         });
         context
             .store
-            .set(Collection::TargetAccesses, &ReducedObject::of(&object));
+            .store_object(Collection::TargetAccesses, &ReducedObject::of(&object));
     }
     let mut queue = HashMap::new();
     mark_changed_due(&context, &mut queue, now);

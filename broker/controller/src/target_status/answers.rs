@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::condition::{Finding, standing};
+use keyferry_api::condition::{Finding, condition_state};
 use keyferry_api::config::StoredAccess;
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
@@ -73,7 +73,7 @@ enum Answer {
 }
 
 fn read_answer(status: &Value) -> (Option<Answer>, Option<Timestamp>) {
-    let result = standing(status, "TargetAuthenticates")
+    let result = condition_state(status, "TargetAuthenticates")
         .filter(|(truth, reason)| is_probe_result(*truth == "Unknown", reason));
     let truth = result.map(|(truth, _)| match truth {
         "True" => Answer::Accepted,
@@ -94,7 +94,7 @@ pub(super) struct CanaryAnswer {
 impl CanaryAnswer {
     fn reachable_finding(&self) -> Finding {
         match &self.answer {
-            ProbeAnswer::AddressRefused(destination) => Finding::not(
+            ProbeAnswer::AddressRefused(destination) => Finding::failed(
                 Reason::TargetAddressRefused,
                 format!(
                     "nothing was sent to the target, because it or its proxy has {}",
@@ -102,9 +102,9 @@ impl CanaryAnswer {
                 ),
             ),
             ProbeAnswer::Unanswered(silence) => {
-                Finding::not(Reason::ProbeUnanswered, silence.text.clone())
+                Finding::failed(Reason::ProbeUnanswered, silence.text.clone())
             }
-            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::well("the target answers"),
+            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::ok("the target answers"),
         }
     }
 }
@@ -123,10 +123,10 @@ impl KnownAnswers<'_> {
     pub(super) fn reachable_finding(&self) -> Option<Finding> {
         let accesses = self.accesses.unwrap_or_default();
         let (of_accesses, at) = if accesses.counts.accepted + accesses.counts.refused > 0 {
-            let answers = Finding::well("the target answers tokens of its accesses");
+            let answers = Finding::ok("the target answers tokens of its accesses");
             (Some(answers), accesses.answered)
         } else if accesses.counts.unanswered > 0 {
-            let silence = Finding::not(
+            let silence = Finding::failed(
                 Reason::ProbeUnanswered,
                 "it answered no token of its accesses; their condition TargetReachable says why",
             );
@@ -156,11 +156,11 @@ impl KnownAnswers<'_> {
              {unanswered} had no answer"
         );
         if refused > 0 {
-            Some(Finding::not(Reason::ProbeRefused, detail))
+            Some(Finding::failed(Reason::ProbeRefused, detail))
         } else if unanswered > 0 {
             Some(Finding::unknown(Reason::ProbeUnanswered, detail))
         } else if accepted > 0 {
-            Some(Finding::well(detail))
+            Some(Finding::ok(detail))
         } else {
             None
         }
@@ -169,11 +169,11 @@ impl KnownAnswers<'_> {
     /// What the column STATUS needs.
     pub(super) fn status_summary(&self) -> TargetAnswers {
         let refused = self.reachable_finding().is_some_and(|reachable| {
-            !reachable.holds() && reachable.reason == Reason::TargetAddressRefused
+            !reachable.is_true() && reachable.reason == Reason::TargetAddressRefused
         });
         let silent = self
             .reachable_finding()
-            .is_some_and(|reachable| !reachable.holds());
+            .is_some_and(|reachable| !reachable.is_true());
         let silence = match self.canary.map(|canary| &canary.answer) {
             Some(ProbeAnswer::Unanswered(silence)) if silent => Some(silence.cause),
             _ => None,
@@ -229,10 +229,12 @@ mod tests {
     }
 
     fn truths(known: &KnownAnswers<'_>) -> (Option<bool>, Option<bool>, String) {
-        let line = of_target(&Finding::well(""), &[], &known.status_summary());
+        let line = of_target(&Finding::ok(""), &[], &known.status_summary());
         (
-            known.reachable_finding().map(|finding| finding.holds()),
-            known.authenticates_finding().map(|finding| finding.holds()),
+            known.reachable_finding().map(|finding| finding.is_true()),
+            known
+                .authenticates_finding()
+                .map(|finding| finding.is_true()),
             line,
         )
     }
@@ -316,7 +318,7 @@ mod tests {
                 canary: Some(&canary),
             };
             assert_eq!(
-                known.reachable_finding().unwrap().holds(),
+                known.reachable_finding().unwrap().is_true(),
                 reachable,
                 "{known:?}"
             );

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use keyferry_api::condition::{Finding, seconds};
+use keyferry_api::condition::{Finding, format_seconds};
 use keyferry_api::config::{DeletionPolicy, Record};
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
@@ -32,7 +32,7 @@ pub(super) struct TargetFinalizers {
 impl TargetFinalizers {
     /// Updates which accesses have objects now.
     pub(super) fn update_users(&mut self, writer: &TargetStatusWriter) {
-        self.users = writer.context.store.users();
+        self.users = writer.context.store.accesses_by_target();
         let now = writer.context.clock.now().mono;
         self.refused.retain(|_, again| *again > now);
     }
@@ -87,7 +87,7 @@ impl TargetFinalizers {
         let Some(draining) = writer
             .context
             .store
-            .draining(name)
+            .draining_target(name)
             .filter(|draining| !users.is_empty() && now < draining.ends())
         else {
             set_finalizer(writer, name, record, FinalizerState::Absent).await?;
@@ -95,9 +95,9 @@ impl TargetFinalizers {
                 TargetCluster was removed");
             return Ok(());
         };
-        let ready = Finding::not(
+        let ready = Finding::failed(
             Reason::TargetDraining,
-            drain_message(name, users, &seconds(draining.ends())),
+            drain_message(name, users, &format_seconds(draining.ends())),
         );
         let outcome = TargetOutcome {
             findings: vec![("Ready", &ready)],
@@ -120,7 +120,7 @@ async fn set_finalizer(
         return Err(HubError::Busy);
     }
     let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
-    finalizer::set(&*writer.context.objects, &path, record, wanted)
+    finalizer::set_finalizer(&*writer.context.objects, &path, record, wanted)
         .await
         .map(drop)
 }

@@ -21,14 +21,14 @@ pub(super) fn others_may_mint(
             .map(|why| format!("the AudiencePairing does not list it, because {why}"))
     };
     let gap = pairing
-        .gap()
+        .missing_part()
         .or_else(not_listed)
         .filter(|_| target.issuer == TokenIssuer::Hub)?;
     let message = format!(
         "anyone who may create tokens on the hub can get one for this target's audience, bypassing \
          allow[]: {gap}"
     );
-    Some(Finding::so(Reason::PairingUnprotected, message))
+    Some(Finding::problem(Reason::PairingUnprotected, message))
 }
 
 /// Returns a finding if another admission policy of the hub is missing, differs, or does not know
@@ -36,7 +36,7 @@ pub(super) fn others_may_mint(
 pub(super) fn policies_are_incomplete(policies: &[AdmissionPolicyReader]) -> Option<Finding> {
     let gaps: Vec<String> = policies
         .iter()
-        .filter_map(AdmissionPolicyReader::gap)
+        .filter_map(AdmissionPolicyReader::missing_part)
         .collect();
     if gaps.is_empty() {
         return None;
@@ -48,7 +48,7 @@ pub(super) fn policies_are_incomplete(policies: &[AdmissionPolicyReader]) -> Opt
     .chars()
     .take(1000)
     .collect();
-    Some(Finding::so(Reason::AdmissionPolicyIncomplete, message))
+    Some(Finding::problem(Reason::AdmissionPolicyIncomplete, message))
 }
 
 /// Returns a finding if a selector of the target uses labels that no active admission policy
@@ -58,13 +58,13 @@ pub(super) fn others_may_be_selected(
     target: &TargetCluster,
 ) -> Option<Finding> {
     let gap = labels
-        .gap()
+        .missing_part()
         .filter(|_| target.allow.iter().any(AllowRule::needs_guarded_labels))?;
     let message = format!(
         "a namespaceSelector of allow[] uses labels that anyone who may edit a namespace can set: \
          {gap}"
     );
-    Some(Finding::so(Reason::LabelsUnprotected, message))
+    Some(Finding::problem(Reason::LabelsUnprotected, message))
 }
 
 #[cfg(test)]
@@ -102,30 +102,30 @@ mod tests {
 
     #[test]
     fn a_missing_pairing_concerns_who_trusts_the_hubs_issuer() {
-        let admission_policy = AdmissionPolicyWriter::pairing();
+        let admission_policy = AdmissionPolicyWriter::for_pairing_policy();
         let of = |target: &TargetCluster| {
             others_may_mint(
                 &admission_policy.reader(),
                 &UnlistedAudiences::default(),
                 target,
             )
-            .map(|finding| (finding.holds(), finding.reason))
+            .map(|finding| (finding.is_true(), finding.reason))
         };
         assert_eq!(of(&target("")), None, "nobody has looked yet");
-        admission_policy.set(Standing::Gap("it is gone".to_owned()));
+        admission_policy.set_state(Standing::Gap("it is gone".to_owned()));
         assert_eq!(of(&target("")), Some((true, Reason::PairingUnprotected)));
         assert_eq!(of(&target("  issuer: Keyferry\n")), None);
-        admission_policy.set(Standing::Active);
+        admission_policy.set_state(Standing::Active);
         assert_eq!(of(&target("")), None);
     }
 
     #[test]
     fn an_audience_that_is_not_listed_is_open_to_others() {
         let (admission_policy, unlisted) = (
-            AdmissionPolicyWriter::pairing(),
+            AdmissionPolicyWriter::for_pairing_policy(),
             UnlistedAudiences::default(),
         );
-        admission_policy.set(Standing::Active);
+        admission_policy.set_state(Standing::Active);
         unlisted.set([("prod".to_owned(), "it is the hub's issuer".to_owned())].into());
         let finding = others_may_mint(&admission_policy.reader(), &unlisted, &target("")).unwrap();
         assert!(
@@ -150,11 +150,11 @@ mod tests {
     #[test]
     fn every_incomplete_policy_is_named() {
         let writers = [
-            admission_policy::RETARGET,
+            admission_policy::RETARGET_POLICY,
             admission_policy::OWN_ACCOUNT,
-            admission_policy::KEPT,
+            admission_policy::KEPT_POLICY,
         ]
-        .map(AdmissionPolicyWriter::of);
+        .map(AdmissionPolicyWriter::for_policy);
         let readers = writers.each_ref().map(AdmissionPolicyWriter::reader);
         assert!(
             policies_are_incomplete(&readers).is_none(),
@@ -165,11 +165,11 @@ mod tests {
             Standing::Active,
             Standing::Gap("two".to_owned()),
         ]) {
-            writer.set(standing);
+            writer.set_state(standing);
         }
         let finding = policies_are_incomplete(&readers).unwrap();
         assert_eq!(
-            (finding.holds(), finding.reason),
+            (finding.is_true(), finding.reason),
             (true, Reason::AdmissionPolicyIncomplete)
         );
         assert!(
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn missing_guards_of_labels_concern_who_goes_by_them() {
-        let admission_policy = AdmissionPolicyWriter::labels();
-        admission_policy.set(Standing::Gap("it is gone".to_owned()));
+        let admission_policy = AdmissionPolicyWriter::for_labels_policy();
+        admission_policy.set_state(Standing::Gap("it is gone".to_owned()));
         let of = |namespaces: &str| {
             others_may_be_selected(&admission_policy.reader(), &allowing(namespaces))
                 .map(|finding| finding.reason)
@@ -200,7 +200,7 @@ mod tests {
         let mixed = "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}, \
                      matchExpressions: [{key: access.keyferry.dev/out, operator: DoesNotExist}]}";
         assert_eq!(of(mixed), Some(Reason::LabelsUnprotected));
-        admission_policy.set(Standing::Active);
+        admission_policy.set_state(Standing::Active);
         assert_eq!(
             others_may_be_selected(
                 &admission_policy.reader(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{AdmissionPolicy, HubSite, fill};
 
 /// Maximum depth of a comparison, deeper than any field of a policy in the API.
-const DEEPEST: usize = 12;
+const MAX_COMPARED_DEPTH: usize = 12;
 
 /// Why an admission policy is not known to be effective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,8 +68,8 @@ pub enum AdmissionPolicyGap {
     Unreadable(&'static str),
 }
 
-const POLICY: &str = "ValidatingAdmissionPolicy";
-const BINDING: &str = "ValidatingAdmissionPolicyBinding";
+const POLICY_KIND: &str = "ValidatingAdmissionPolicy";
+const BINDING_KIND: &str = "ValidatingAdmissionPolicyBinding";
 
 impl AdmissionPolicy {
     /// Compares the hub's policy and binding with the shipped ones.
@@ -81,27 +81,27 @@ impl AdmissionPolicy {
     ///
     /// # Errors
     /// [`AdmissionPolicyGap`] names the first thing that is missing or different.
-    pub fn check(
+    pub fn compare_with_shipped(
         &self,
         policy: &Value,
         binding: &Value,
         site: &HubSite,
     ) -> Result<(), AdmissionPolicyGap> {
         let wanted = [
-            (POLICY, self.policy_name, policy, self.policy),
-            (BINDING, self.name, binding, self.binding),
+            (POLICY_KIND, self.policy_name, policy, self.policy),
+            (BINDING_KIND, self.name, binding, self.binding),
         ];
         for (kind, name, found, manifest) in wanted {
-            let mut expected = shipped(kind, name, &fill::for_site(manifest, site))
+            let mut expected = parse_shipped(kind, name, &fill::for_site(manifest, site))
                 .ok_or(AdmissionPolicyGap::Unreadable(name))?;
-            present(kind, name, found)?;
+            require_present(kind, name, found)?;
             // This list differs on each hub, so take the hub's own.
             if let (Some(list), Some(own)) =
                 (hub_audiences(found), expected_hub_audiences(&mut expected))
             {
                 *own = list.clone();
             }
-            if let Some(field) = difference("spec", &expected["spec"], &found["spec"], 0) {
+            if let Some(field) = find_difference("spec", &expected["spec"], &found["spec"], 0) {
                 return Err(AdmissionPolicyGap::Differs { kind, name, field });
             }
         }
@@ -158,12 +158,12 @@ impl AdmissionPolicy {
         let unread = AdmissionPolicyGap::HubAudiencesUnread(self.policy_name);
         hub_audiences(policy)
             .and_then(Value::as_str)
-            .and_then(fill::texts)
+            .and_then(fill::parse_text_list)
             .ok_or(unread)
     }
 }
 
-fn present(
+fn require_present(
     kind: &'static str,
     name: &'static str,
     found: &Value,
@@ -181,7 +181,7 @@ fn present(
     }
 }
 
-fn shipped(kind: &str, name: &str, manifest: &str) -> Option<Value> {
+fn parse_shipped(kind: &str, name: &str, manifest: &str) -> Option<Value> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(manifest).ok()?;
     objects
         .into_iter()
@@ -207,15 +207,15 @@ fn expected_hub_audiences(policy: &mut Value) -> Option<&mut Value> {
 
 /// Returns the path of the first difference. The shipped value leads, so a deeply nested foreign
 /// value costs nothing.
-fn difference(path: &str, expected: &Value, found: &Value, depth: usize) -> Option<String> {
+fn find_difference(path: &str, expected: &Value, found: &Value, depth: usize) -> Option<String> {
     let here = || Some(path.to_owned());
     match (expected, found) {
-        _ if depth > DEEPEST => here(),
+        _ if depth > MAX_COMPARED_DEPTH => here(),
         (Value::Object(expected), Value::Object(found)) => {
             let below = |name: &str| format!("{path}.{name}");
             let wanted = expected.iter().filter(|(name, _)| !is_free(name));
             let differs = |(name, expected): (&String, &Value)| match found.get(name) {
-                Some(found) => difference(&below(name), expected, found, depth + 1),
+                Some(found) => find_difference(&below(name), expected, found, depth + 1),
                 None => Some(below(name)),
             };
             wanted.into_iter().find_map(differs).or_else(|| {
@@ -230,7 +230,7 @@ fn difference(path: &str, expected: &Value, found: &Value, depth: usize) -> Opti
         (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
             let mut pairs = expected.iter().zip(found).enumerate();
             pairs.find_map(|(index, (expected, found))| {
-                difference(&format!("{path}[{index}]"), expected, found, depth + 1)
+                find_difference(&format!("{path}[{index}]"), expected, found, depth + 1)
             })
         }
         _ if expected == found => None,
@@ -254,7 +254,7 @@ fn is_nothing(name: &str, value: &Value, depth: usize) -> bool {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
         Value::Object(members) => {
-            depth <= DEEPEST
+            depth <= MAX_COMPARED_DEPTH
                 && members
                     .iter()
                     .all(|(name, value)| is_nothing(name, value, depth + 1))

@@ -10,11 +10,11 @@ use serde_json::json;
 use super::HubSite;
 
 /// Keyferry's namespace in the shipped manifests.
-pub(super) const NAMESPACE: &str = "keyferry-system";
+pub(super) const SHIPPED_NAMESPACE: &str = "keyferry-system";
 /// The canary ServiceAccount in the shipped manifests.
-pub(super) const CANARY: &str = "keyferry-canary";
+pub(super) const SHIPPED_CANARY: &str = "keyferry-canary";
 /// The username of Keyferry's account in the shipped manifests.
-pub(super) const USERNAME: &str = "system:serviceaccount:keyferry-system:keyferry";
+pub(super) const SHIPPED_USERNAME: &str = "system:serviceaccount:keyferry-system:keyferry";
 /// Keyferry's audience in the shipped manifests.
 pub(super) const CALLER_AUDIENCE: &str = "keyferry.dev";
 /// That audience as quoted in the manifests. The API group of the same name has other quotes, so it
@@ -26,9 +26,9 @@ const HUB_AUDIENCES: &str = "['https://kubernetes.default.svc', \
     'rke2']";
 
 /// The RBAC rights, which must be applied before any binding.
-const RIGHTS: &str = include_str!("../../../../examples/admission-policies/rights.yaml");
+const RIGHTS_MANIFEST: &str = include_str!("../../../../examples/admission-policies/rights.yaml");
 
-/// Keyferry's right to mint in [`RIGHTS`], for every audience.
+/// Keyferry's right to mint in [`RIGHTS_MANIFEST`], for every audience.
 const EVERY_AUDIENCE: &str = "{ apiGroups: [keyferry.dev], resources: [audiences], verbs: [mint] }";
 
 /// The audiences of the tokens that Keyferry's account may request, by its ClusterRole
@@ -63,7 +63,7 @@ pub enum FillError {
 ///
 /// # Errors
 /// [`FillError`].
-pub fn manifests(
+pub fn fill_manifests(
     site: &HubSite,
     mintable: &MintableAudiences,
 ) -> Result<(String, String), FillError> {
@@ -89,21 +89,21 @@ pub fn manifests(
         for_site(manifest, site).replace(HUB_AUDIENCES, &format!("[{}]", quoted.join(", ")))
     };
     let policies = [
-        super::AUTHOR,
-        super::LABELS,
-        super::RETARGET,
-        super::AUDIENCE,
+        super::AUTHOR_POLICY,
+        super::LABELS_POLICY,
+        super::RETARGET_POLICY,
+        super::AUDIENCE_POLICY,
         super::OWN_ACCOUNT,
-        super::KEPT,
-        super::PAIRING,
+        super::KEPT_POLICY,
+        super::PAIRING_POLICY,
     ];
-    let mut files = vec![with_audiences(&fill(RIGHTS), mintable)];
+    let mut files = vec![with_audiences(&fill(RIGHTS_MANIFEST), mintable)];
     files.extend(
         policies
             .iter()
             .map(|admission_policy| fill(admission_policy.policy)),
     );
-    Ok((files.join("---\n"), fill(super::PAIRING.binding)))
+    Ok((files.join("---\n"), fill(super::PAIRING_POLICY.binding)))
 }
 
 /// Limits the right to mint in the manifest of the rights. An empty `resourceNames` would mean every
@@ -128,14 +128,14 @@ pub(super) fn for_site(manifest: &str, site: &HubSite) -> String {
     // The longest first, since one is part of another. One pass, so that no replacement is replaced
     // again.
     let names = [
-        (USERNAME, site.username.as_str()),
+        (SHIPPED_USERNAME, site.username.as_str()),
         (CALLER_AUDIENCE_EXPRESSION, caller.as_str()),
-        (NAMESPACE, site.namespace.as_str()),
-        (CANARY, site.canary.as_str()),
+        (SHIPPED_NAMESPACE, site.namespace.as_str()),
+        (SHIPPED_CANARY, site.canary.as_str()),
     ];
     let mut filled = String::with_capacity(manifest.len());
     let mut rest = manifest;
-    while let Some((at, shipped, own)) = next(rest, &names) {
+    while let Some((at, shipped, own)) = find_next(rest, &names) {
         filled.push_str(rest.get(..at).unwrap_or_default());
         filled.push_str(own);
         rest = rest.get(at + shipped.len()..).unwrap_or_default();
@@ -145,7 +145,7 @@ pub(super) fn for_site(manifest: &str, site: &HubSite) -> String {
 }
 
 /// Finds the first of the names in a text.
-fn next<'a>(text: &str, names: &[(&'a str, &'a str)]) -> Option<(usize, &'a str, &'a str)> {
+fn find_next<'a>(text: &str, names: &[(&'a str, &'a str)]) -> Option<(usize, &'a str, &'a str)> {
     let found = names
         .iter()
         .filter_map(|(shipped, own)| Some((text.find(shipped)?, *shipped, *own)));
@@ -153,7 +153,7 @@ fn next<'a>(text: &str, names: &[(&'a str, &'a str)]) -> Option<(usize, &'a str,
 }
 
 /// Returns the entries of a CEL list that contains only quoted strings without escapes.
-pub(super) fn texts(expression: &str) -> Option<BTreeSet<String>> {
+pub(super) fn parse_text_list(expression: &str) -> Option<BTreeSet<String>> {
     let mut rest = expression
         .trim()
         .strip_prefix('[')?
@@ -181,7 +181,7 @@ pub(super) fn texts(expression: &str) -> Option<BTreeSet<String>> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::ALL;
+    use super::super::ALL_POLICIES;
     use super::*;
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
             caller_audience: "callers.example.com".to_owned(),
             hub_audiences: ["https://hub.example.com".to_owned(), "api".to_owned()].into(),
         };
-        let (first, last) = manifests(&site, &MintableAudiences::Every).unwrap();
+        let (first, last) = fill_manifests(&site, &MintableAudiences::Every).unwrap();
         let all = format!("{first}---\n{last}");
         assert!(
             !all.contains("keyferry-system")
@@ -207,13 +207,13 @@ mod tests {
                 .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
                 .unwrap()
         };
-        for admission_policy in ALL {
+        for admission_policy in ALL_POLICIES {
             let (policy, binding) = (
                 of("ValidatingAdmissionPolicy", admission_policy.policy_name()),
                 of("ValidatingAdmissionPolicyBinding", admission_policy.name()),
             );
             assert_eq!(
-                admission_policy.check(policy, binding, &site),
+                admission_policy.compare_with_shipped(policy, binding, &site),
                 Ok(()),
                 "{}",
                 admission_policy.name()
@@ -236,12 +236,12 @@ mod tests {
         let with = |audience: &str| {
             let site = HubSite {
                 hub_audiences: [audience.to_owned()].into(),
-                ..HubSite::shipped()
+                ..HubSite::of_shipped_manifests()
             };
-            manifests(&site, &MintableAudiences::Every)
+            fill_manifests(&site, &MintableAudiences::Every)
         };
         assert_eq!(
-            manifests(&HubSite::shipped(), &MintableAudiences::Every),
+            fill_manifests(&HubSite::of_shipped_manifests(), &MintableAudiences::Every),
             Err(FillError::NoHubAudiences)
         );
         for audience in ["a'] + ['b", "a\"", "a\\", "", "a b", "a\nb"] {
@@ -258,10 +258,10 @@ mod tests {
     fn keyferry_may_mint_for_the_listed_audiences_alone() {
         let site = HubSite {
             hub_audiences: ["api".to_owned()].into(),
-            ..HubSite::shipped()
+            ..HubSite::of_shipped_manifests()
         };
         let names = |mintable: &MintableAudiences| {
-            let (first, _) = manifests(&site, mintable).unwrap();
+            let (first, _) = fill_manifests(&site, mintable).unwrap();
             let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(&first).unwrap();
             let is_role = |object: &&serde_json::Value| {
                 object["kind"] == "ClusterRole"
@@ -290,7 +290,7 @@ mod tests {
         let site = HubSite {
             namespace: "keyferry-canary".to_owned(),
             canary: "keyferry-system".to_owned(),
-            ..HubSite::shipped()
+            ..HubSite::of_shipped_manifests()
         };
         assert_eq!(
             for_site("keyferry-system/keyferry-canary", &site),

@@ -33,7 +33,7 @@ pub(super) struct AllowedRequest<'a> {
     via: Via,
 }
 
-pub(super) fn find<'a>(
+pub(super) fn find_allowed<'a>(
     policy: &'a Policy,
     hub: &dyn HubView,
     Live(requester): Live<'a>,
@@ -66,7 +66,7 @@ pub(super) fn find<'a>(
     let rule = target
         .allow
         .iter()
-        .position(|rule| allows(rule, access, target, &labels, delivery))?;
+        .position(|rule| rule_allows(rule, access, target, &labels, delivery))?;
     let via = match requester {
         Requester::Operator => Via::Itself,
         Requester::Delivery(_) | Requester::Probe => Via::Author,
@@ -107,7 +107,7 @@ impl AllowedRequest<'_> {
         self.target.suspend || self.access.suspend
     }
 
-    pub(super) fn pair(self) -> Pair {
+    pub(super) fn into_pair(self) -> Pair {
         let AllowedRequest {
             access,
             target,
@@ -138,7 +138,7 @@ impl AllowedRequest<'_> {
 
     /// Whether it would make the same pair, whichever entry of `allow[]` allows it. Each member is
     /// named, so that a new member cannot be forgotten.
-    pub(super) fn makes(&self, pair: &Pair) -> bool {
+    pub(super) fn makes_pair(&self, pair: &Pair) -> bool {
         let Paired {
             requester,
             written_by,
@@ -185,7 +185,7 @@ fn delivery_lifetime(delivery: &Delivery, target: &TargetCluster) -> Duration {
     }
 }
 
-fn allows(
+fn rule_allows(
     rule: &AllowRule,
     access: &TargetAccess,
     target: &TargetCluster,

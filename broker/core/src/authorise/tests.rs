@@ -16,7 +16,9 @@ use keyferry_api::name::{AccessName, Namespace};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, Uid};
 
-use super::{Grant, HubView, Pair, Requester, Review, Via, grant, issuer_collides, pair};
+use super::{
+    Grant, HubView, Pair, Requester, Review, Via, authorise_request, grant_token, issuer_collides,
+};
 use crate::caller::tests::verified;
 
 /// A hub of plain strings.
@@ -125,7 +127,7 @@ fn ask(
     requester: &Requester,
     access: &str,
 ) -> Result<Pair, Reason> {
-    pair(
+    authorise_request(
         policy,
         hub,
         requester,
@@ -141,7 +143,7 @@ pub(crate) fn granted(policy: &Policy, hub: &Hub, requester: Requester) -> Grant
     } else {
         Review::NotAsked
     };
-    grant(policy, requester, pair, review).unwrap()
+    grant_token(policy, requester, pair, review).unwrap()
 }
 
 #[test]

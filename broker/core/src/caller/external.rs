@@ -16,10 +16,10 @@ use keyferry_keys::id_token::IdTokenClaims;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_keys::verify::{self, ClaimsError, Expected, VerifiedSignature};
 
-use super::{Facts, ReviewedUser, VerifiedCaller, reason};
+use super::{Facts, ReviewedUser, VerifiedCaller, reason_of};
 
 /// Claims that name the run of a job, the most exact first, at GitHub and at GitLab.
-const RUNS: [&str; 3] = ["run_id", "job_id", "pipeline_id"];
+const RUN_CLAIMS: [&str; 3] = ["run_id", "job_id", "pipeline_id"];
 
 /// A claim that names the event that started a job.
 struct EventClaim {
@@ -36,7 +36,7 @@ struct EventClaim {
 /// the ref of the main branch. `merge_group` runs code that is not merged yet; `check_run`,
 /// `status` and `deployment` can follow from an outsider's pull request; `parent_pipeline` has the
 /// ref of a merge request, if one started the parent; `pipeline` is started by another project.
-const EVENTS: [EventClaim; 2] = [
+const TRUSTED_EVENTS: [EventClaim; 2] = [
     EventClaim {
         name: "event_name",
         project: "repository_id",
@@ -55,7 +55,7 @@ const EVENTS: [EventClaim; 2] = [
     },
 ];
 
-/// What an id-token proved. Only [`accept`] makes it.
+/// What an id-token proved. Only [`accept_external`] makes it.
 #[derive(Clone, Debug)]
 pub struct ExternalIdentity(Arc<ExternalFacts>);
 
@@ -152,14 +152,18 @@ impl ExternalIdentity {
 /// response time would reveal them to a client with forged tokens.
 ///
 /// # Errors
-/// One of the `Caller…` reasons. Nothing read here is trusted before [`accept`].
-pub fn read(jwt: &UnverifiedJwt, issuers: &[ExternalIssuer], now: Timestamp) -> Result<(), Reason> {
+/// One of the `Caller…` reasons. Nothing read here is trusted before [`accept_external`].
+pub fn check_unverified(
+    jwt: &UnverifiedJwt,
+    issuers: &[ExternalIssuer],
+    now: Timestamp,
+) -> Result<(), Reason> {
     let claims = IdTokenClaims::read(jwt).map_err(|_| Reason::CallerMalformed)?;
     let mut fault = Reason::CallerIssuerMismatch;
     for entry in issuers {
         match check_registered(&claims, entry, None, now) {
             Ok(()) => return Ok(()),
-            Err(error) => fault = closer(fault, error),
+            Err(error) => fault = closer_fault(fault, error),
         }
     }
     Err(fault)
@@ -169,14 +173,14 @@ pub fn read(jwt: &UnverifiedJwt, issuers: &[ExternalIssuer], now: Timestamp) -> 
 ///
 /// # Errors
 /// One of the `Caller…` reasons.
-pub fn accept(
+pub fn accept_external(
     signature: &VerifiedSignature<'_>,
     issuers: &[ExternalIssuer],
     now: Timestamp,
 ) -> Result<ExternalIdentity, Reason> {
     let claims = signature.id_token().map_err(|_| Reason::CallerMalformed)?;
-    let (index, entry) = entry(&claims, issuers, now)?;
-    let run = RUNS.iter().find_map(|name| claims.claim(name));
+    let (index, entry) = find_entry(&claims, issuers, now)?;
+    let run = RUN_CLAIMS.iter().find_map(|name| claims.claim(name));
     Ok(ExternalIdentity(Arc::new(ExternalFacts {
         entry: index,
         issuer: entry.url.clone(),
@@ -191,7 +195,7 @@ pub fn accept(
 }
 
 /// Returns the only entry that accepts the claims, and its index.
-fn entry<'i>(
+fn find_entry<'i>(
     claims: &IdTokenClaims,
     issuers: &'i [ExternalIssuer],
     now: Timestamp,
@@ -200,10 +204,10 @@ fn entry<'i>(
     let mut accepting = None;
     for (index, entry) in issuers.iter().enumerate() {
         if let Err(error) = check_registered(claims, entry, Some(entry.max_token_lifetime), now) {
-            fault = closer(fault, error);
+            fault = closer_fault(fault, error);
             continue;
         }
-        if !entry.rules.iter().any(|rule| meets(claims, rule)) {
+        if !entry.rules.iter().any(|rule| meets_rule(claims, rule)) {
             fault = Reason::CallerClaimsMismatch;
             continue;
         }
@@ -236,17 +240,20 @@ fn check_registered(
 }
 
 /// Chooses the fault of the entry that the token nearly met.
-fn closer(fault: Reason, error: ClaimsError) -> Reason {
+fn closer_fault(fault: Reason, error: ClaimsError) -> Reason {
     match error {
         ClaimsError::WrongIssuer => fault,
         ClaimsError::WrongAudience if fault != Reason::CallerIssuerMismatch => fault,
-        error => reason(error),
+        error => reason_of(error),
     }
 }
 
-fn meets(claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
+fn meets_rule(claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
     let equal = |(name, value): (&String, &String)| claims.claim(name) == Some(value.as_str());
-    rule.claims.iter().all(equal) && EVENTS.iter().all(|event| event.admits(claims, rule))
+    rule.claims.iter().all(equal)
+        && TRUSTED_EVENTS
+            .iter()
+            .all(|event| event.admits(claims, rule))
 }
 
 impl EventClaim {

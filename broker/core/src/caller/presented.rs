@@ -23,7 +23,7 @@ impl<'a> PresentedToken<'a> {
     }
 
     /// Makes a copy that outlives the request.
-    pub fn keep(&self) -> SecretString {
+    pub fn to_secret(&self) -> SecretString {
         self.expose().into()
     }
 }
@@ -55,7 +55,7 @@ mod tests {
             PresentedToken::new("a.b.c".to_owned()),
         ] {
             assert!(!format!("{token:?}").contains("a.b.c"));
-            assert_eq!(token.keep().expose_secret(), token.expose());
+            assert_eq!(token.to_secret().expose_secret(), token.expose());
         }
     }
 }

@@ -9,7 +9,9 @@ use keyferry_keys::jwt::SigningAlgorithm;
 use keyferry_keys::testing::{NOW, claims, key};
 use serde_json::{Value, json};
 
-use super::{CallerRules, ReviewedUser, TokenReviewAnswer, VerifiedCaller, accept, read};
+use super::{
+    CallerRules, ReviewedUser, TokenReviewAnswer, VerifiedCaller, accept_caller, read_caller_token,
+};
 
 /// The rules that the tests' tokens meet.
 pub(crate) fn rules() -> CallerRules {
@@ -26,8 +28,8 @@ pub(crate) fn verified(namespace: &str, name: &str, uid: &str) -> VerifiedCaller
     body["sub"] = json!(format!("system:serviceaccount:{namespace}:{name}"));
     body["kubernetes.io"]["namespace"] = json!(namespace);
     body["kubernetes.io"]["serviceaccount"] = json!({"name": name, "uid": uid});
-    let claims = read(&token(&body), &rules(), now()).unwrap();
-    accept(&claims, answer(&claims), &rules()).unwrap()
+    let claims = read_caller_token(&token(&body), &rules(), now()).unwrap();
+    accept_caller(&claims, answer(&claims), &rules()).unwrap()
 }
 
 fn now() -> Timestamp {
@@ -59,7 +61,7 @@ fn answer(claims: &ServiceAccountClaims) -> TokenReviewAnswer {
 fn verdict(change: impl FnOnce(&mut Value)) -> Result<ServiceAccountClaims, Reason> {
     let mut body = claims();
     change(&mut body);
-    read(&token(&body), &rules(), now())
+    read_caller_token(&token(&body), &rules(), now())
 }
 
 #[test]
@@ -75,7 +77,10 @@ fn a_good_token_is_read() {
 
 #[test]
 fn no_token_is_missing() {
-    assert_eq!(read("", &rules(), now()), Err(Reason::CallerMissing));
+    assert_eq!(
+        read_caller_token("", &rules(), now()),
+        Err(Reason::CallerMissing)
+    );
 }
 
 #[test]
@@ -95,7 +100,7 @@ fn what_is_no_bound_token_is_malformed() {
         &format!("Bearer {whole}"),
     ] {
         assert_eq!(
-            read(text, &rules(), now()),
+            read_caller_token(text, &rules(), now()),
             Err(Reason::CallerMalformed),
             "{text:?}"
         );
@@ -194,19 +199,19 @@ fn a_token_may_have_to_be_a_pods() {
         ..rules()
     };
     let mut body = claims();
-    assert!(read(&token(&body), &strict, now()).is_ok());
+    assert!(read_caller_token(&token(&body), &strict, now()).is_ok());
     body["kubernetes.io"].as_object_mut().unwrap().remove("pod");
     assert_eq!(
-        read(&token(&body), &strict, now()),
+        read_caller_token(&token(&body), &strict, now()),
         Err(Reason::CallerNotPodBound)
     );
-    assert!(read(&token(&body), &rules(), now()).is_ok());
+    assert!(read_caller_token(&token(&body), &rules(), now()).is_ok());
 }
 
 #[test]
 fn an_answer_about_this_token_is_accepted_with_its_user() {
     let claims = verdict(|_| {}).unwrap();
-    let caller = accept(&claims, answer(&claims), &rules()).unwrap();
+    let caller = accept_caller(&claims, answer(&claims), &rules()).unwrap();
     assert_eq!(caller.identity(), &claims.identity);
     assert_eq!(
         caller.user(),
@@ -280,7 +285,7 @@ fn any_other_answer_is_rejected() {
         let mut changed = answer(&claims);
         change(&mut changed);
         assert_eq!(
-            accept(&claims, changed, &rules()).err(),
+            accept_caller(&claims, changed, &rules()).err(),
             Some(Reason::CallerRejected),
             "{what}"
         );

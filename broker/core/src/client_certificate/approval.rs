@@ -13,10 +13,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{SIGNER, USAGES, user_of};
+use super::{KEY_USAGES, SIGNER_NAME, user_of};
 use crate::authorise::{self, HubView};
 
-/// The delivery that a request names. It is only a claim until [`approve`] has compared it.
+/// The delivery that a request names. It is only a claim until [`check_approval`] has compared it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestSubject {
     /// The access.
@@ -75,7 +75,7 @@ impl ListedRequest {
     /// not decided yet.
     pub fn into_pending(self, requester: &str) -> Option<(String, RequestSubject)> {
         let spec = &self.spec;
-        if spec.signer_name.as_deref() != Some(SIGNER)
+        if spec.signer_name.as_deref() != Some(SIGNER_NAME)
             || spec.username.as_deref() != Some(requester)
         {
             return None;
@@ -123,7 +123,7 @@ pub enum NotApproved {
 ///
 /// # Errors
 /// [`NotApproved`] says why a user has to decide.
-pub fn approve(
+pub fn check_approval(
     object: &Value,
     subject: &RequestSubject,
     policy: &Policy,
@@ -170,7 +170,7 @@ fn check_usages(usages: &Value) -> Result<(), NotApproved> {
         .map(|usage| usage.as_str().unwrap_or_default())
         .collect();
     listed.sort_unstable();
-    if listed == USAGES {
+    if listed == KEY_USAGES {
         Ok(())
     } else {
         Err(NotApproved::Usages)

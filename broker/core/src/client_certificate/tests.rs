@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::{
-    CountedRequest, NotApproved, RequestProgress, RequestSubject, approve, latest_requests_path,
-    object, progress,
+    CountedRequest, NotApproved, RequestProgress, RequestSubject, check_approval,
+    latest_requests_path, request_object, request_progress,
 };
 use crate::authorise::tests::{Hub, hub};
 
@@ -34,7 +34,7 @@ fn access() -> AccessName {
 /// A request as the apiserver stores it.
 fn stored(request: &CertificateRequest) -> Value {
     let tls = ObjectName::new("tls").unwrap();
-    let mut object = object(request, &access(), &tls, Timestamp::UNIX_EPOCH);
+    let mut object = request_object(request, &access(), &tls, Timestamp::UNIX_EPOCH);
     object["spec"]["username"] = json!(KEYFERRY);
     object
 }
@@ -52,17 +52,17 @@ fn the_requests_of_a_namespace_are_counted_for_an_hour() {
             "spec": { "signerName": signer, "username": username },
         })
     };
-    let ours = |second| made(second, "tenant-a/any", super::SIGNER, KEYFERRY);
+    let ours = |second| made(second, "tenant-a/any", super::SIGNER_NAME, KEYFERRY);
     let seconds: Vec<i64> = [
         ours(10_000),
         ours(9000),
         ours(6401),
         ours(6400),
         ours(10_100),
-        made(9000, "tenant-b/any", super::SIGNER, KEYFERRY),
+        made(9000, "tenant-b/any", super::SIGNER_NAME, KEYFERRY),
         made(9000, "tenant-a/any", "other", KEYFERRY),
         // What others label and annotate like a request of Keyferry.
-        made(9000, "tenant-a/any", super::SIGNER, "mallory"),
+        made(9000, "tenant-a/any", super::SIGNER_NAME, "mallory"),
         json!({ "metadata": { "annotations": null }, "spec": {} }),
     ]
     .into_iter()
@@ -76,7 +76,7 @@ fn the_requests_of_a_namespace_are_counted_for_an_hour() {
     // What a request is labelled with is what is looked for during the hour after it.
     let request = request(USER, 3600);
     let tls = ObjectName::new("tls").unwrap();
-    let object = object(&request, &access(), &tls, at(7199));
+    let object = request_object(&request, &access(), &tls, at(7199));
     let labels = &object["metadata"]["labels"];
     assert_eq!(labels["keyferry.dev/namespace"], "tenant-a");
     assert_eq!(labels["keyferry.dev/requested-in-hour"], "1");
@@ -93,7 +93,7 @@ fn a_requests_progress_is_read() {
     let with = |status: Value| {
         let mut object = stored(&request);
         object["status"] = status;
-        progress(&object, &request)
+        request_progress(&object, &request)
     };
     let one = |kind: &str| json!([{ "type": kind, "reason": "R", "message": "m\u{7}" }]);
     assert_eq!(with(json!({})), RequestProgress::Pending);
@@ -115,7 +115,7 @@ fn a_requests_progress_is_read() {
     let unreadable = json!({ "certificate": "%" });
     assert_eq!(with(unreadable), RequestProgress::Issued(Vec::new()));
     assert_eq!(
-        progress(&stored(&self::request(USER, 3600)), &request),
+        request_progress(&stored(&self::request(USER, 3600)), &request),
         RequestProgress::Foreign
     );
 }
@@ -159,7 +159,7 @@ fn merge(spec: &mut Value, further: &str) {
 fn decide(object: &Value, policy: &Policy) -> Result<(), NotApproved> {
     let subject = RequestSubject::of(object, KEYFERRY).unwrap();
     let hub: Hub = hub();
-    approve(object, &subject, policy, &hub)
+    check_approval(object, &subject, policy, &hub)
 }
 
 #[test]
@@ -268,12 +268,12 @@ fn the_hub_gets_no_token_and_no_other_target_a_certificate() {
     use keyferry_api::config::DeliveryType;
     use keyferry_api::issuer::Issuer;
 
-    use crate::authorise::{Requester, issuer_collides, pair};
-    use crate::pairing::pairs;
+    use crate::authorise::{Requester, authorise_request, issuer_collides};
+    use crate::pairing::accounts_by_audience;
 
     let policy = policy("{}", "{}");
     for (name, shape) in DeliveryType::ALL {
-        let found = pair(&policy, &hub(), &Requester::Operator, &access(), *shape);
+        let found = authorise_request(&policy, &hub(), &Requester::Operator, &access(), *shape);
         assert_eq!(
             found.is_ok(),
             *shape == DeliveryType::ClientCertificateSecret,
@@ -285,7 +285,7 @@ fn the_hub_gets_no_token_and_no_other_target_a_certificate() {
         namespace: keyferry_api::name::Namespace::new("keyferry-system").unwrap(),
         name: ObjectName::new("keyferry-canary").unwrap(),
     };
-    let pairs = pairs(&policy, &hub(), ["unused".to_owned()], &canary);
+    let pairs = accounts_by_audience(&policy, &hub(), ["unused".to_owned()], &canary);
     assert_eq!(pairs["unused"].len(), 1);
     // On a hub with the issuer of every cluster, it can be used all the same.
     let target = policy.targets.values().next().unwrap();

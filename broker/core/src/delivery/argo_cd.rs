@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::Snapshot;
 
 /// Renders its fields: `name`, `server`, `project` and `config`, a JSON text.
-pub(super) fn secret(
+pub(super) fn argo_cd_secret(
     snapshot: &Snapshot<'_>,
     delivery: &Delivery,
     token: Option<&SecretString>,

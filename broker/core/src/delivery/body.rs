@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use zeroize::Zeroize;
 
 use super::form::Form;
-use super::ownership::{DIGEST, EXPIRES_AT, KEY_ID, OwnedObject, RENEW_AT, TARGET, TOKEN_ID};
+use super::ownership::{
+    DIGEST_ANNOTATION, EXPIRES_AT, KEY_ID, OwnedObject, RENEW_AT, TARGET_ANNOTATION, TOKEN_ID,
+};
 use super::place::ObjectPlace;
 use super::{CredentialNote, Snapshot, client_certificate};
 
@@ -28,7 +30,7 @@ impl ObjectBody {
     /// that object as preconditions, and keeps the labels, annotations, finalizers and further
     /// owners that others set.
     #[must_use]
-    pub fn replacing(mut self, uid: &str, version: &str, held: &Value) -> Self {
+    pub fn for_replacement(mut self, uid: &str, version: &str, held: &Value) -> Self {
         for field in ["labels", "annotations"] {
             let Some(theirs) = held
                 .pointer(&format!("/metadata/{field}"))
@@ -79,16 +81,16 @@ impl ObjectBody {
     /// A copy of an object that was read, with the same metadata and no data. It empties an object
     /// that stays after its deletion because of others' finalizers.
     #[must_use]
-    pub fn emptied(held: &OwnedObject<'_>) -> Self {
+    pub fn without_data(held: &OwnedObject<'_>) -> Self {
         let mut value = held.object().clone();
-        wipe(&mut value);
+        wipe_strings(&mut value);
         for field in ["data", "stringData"] {
             if let Some(data) = value.get_mut(field) {
                 *data = json!({});
             }
         }
         // The apiserver refuses a Secret of this type without the two.
-        if value["type"] == client_certificate::TYPE {
+        if value["type"] == client_certificate::SECRET_TYPE {
             value["data"] = json!({ "tls.crt": "", "tls.key": "" });
         }
         Self {
@@ -112,7 +114,7 @@ impl Serialize for ObjectBody {
 
 impl Drop for ObjectBody {
     fn drop(&mut self) {
-        wipe(&mut self.value);
+        wipe_strings(&mut self.value);
     }
 }
 
@@ -134,11 +136,11 @@ impl ReadObject {
 
 impl Drop for ReadObject {
     fn drop(&mut self) {
-        wipe(&mut self.0);
+        wipe_strings(&mut self.0);
     }
 }
 
-fn wipe(object: &mut Value) {
+fn wipe_strings(object: &mut Value) {
     for field in ["data", "stringData"] {
         let Some(data) = object.get_mut(field).and_then(Value::as_object_mut) else {
             continue;
@@ -153,7 +155,7 @@ fn wipe(object: &mut Value) {
 
 /// Adds to the fields of a delivery type what every object carries: its name, its owner, and its
 /// renewal time.
-pub(super) fn dress(
+pub(super) fn add_metadata(
     mut object: Value,
     place: &ObjectPlace,
     snapshot: &Snapshot<'_>,
@@ -164,7 +166,11 @@ pub(super) fn dress(
     let mut labels = object.get("labels").cloned().unwrap_or_else(|| json!({}));
     labels["app.kubernetes.io/managed-by"] = json!("keyferry");
     // A label's value is limited to 63 characters; an object's name may be longer.
-    if access.len() <= 63 && access.split('.').all(|part| name::label(part).is_ok()) {
+    if access.len() <= 63
+        && access
+            .split('.')
+            .all(|part| name::check_label(part).is_ok())
+    {
         labels["keyferry.dev/access-name"] = json!(access);
     }
     if let Some(members) = object.as_object_mut() {
@@ -179,7 +185,7 @@ pub(super) fn dress(
         }],
     });
     let form = Form::of(&object, delivery, snapshot);
-    let mut annotations = json!({ TARGET: snapshot.target.name.as_str() });
+    let mut annotations = json!({ TARGET_ANNOTATION: snapshot.target.name.as_str() });
     if let Some(note) = note {
         annotations[EXPIRES_AT] = json!(note.expires_at.to_string());
         annotations[RENEW_AT] = json!(note.renew_at.to_string());
@@ -189,7 +195,7 @@ pub(super) fn dress(
         }
     }
     object["metadata"]["annotations"] = annotations;
-    object["metadata"]["annotations"][DIGEST] = json!(form.digest_with(&object));
+    object["metadata"]["annotations"][DIGEST_ANNOTATION] = json!(form.digest_with(&object));
     ObjectBody {
         value: object,
         form,

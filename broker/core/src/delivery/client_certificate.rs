@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{DeliveredCertificate, Snapshot};
 
 /// The type of the Secret. The apiserver requires `tls.crt` and `tls.key` in it.
-pub(super) const TYPE: &str = "kubernetes.io/tls";
+pub(super) const SECRET_TYPE: &str = "kubernetes.io/tls";
 
 /// Renders the Secret.
-pub(super) fn secret(
+pub(super) fn certificate_secret(
     snapshot: &Snapshot<'_>,
     certificate: Option<&DeliveredCertificate<'_>>,
 ) -> Value {
@@ -25,5 +25,5 @@ pub(super) fn secret(
     if let Some(pem) = snapshot.ca_pem {
         data["ca.crt"] = json!(STANDARD.encode(pem));
     }
-    json!({ "type": TYPE, "data": data })
+    json!({ "type": SECRET_TYPE, "data": data })
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Snapshot;
 
 /// Renders the object without its status.
-pub(super) fn object(snapshot: &Snapshot<'_>) -> Value {
+pub(super) fn profile_object(snapshot: &Snapshot<'_>) -> Value {
     json!({
         "labels": { "x-k8s.io/cluster-manager": "keyferry" },
         "spec": { "displayName": snapshot.target.name.as_str(), "clusterManager": { "name": "keyferry" } },
@@ -20,7 +20,7 @@ pub(super) fn object(snapshot: &Snapshot<'_>) -> Value {
 /// The resourceVersion is a precondition, so that the status is not applied to another object of
 /// this name. A UID would not work: when a status is written, the apiserver ignores all other
 /// metadata.
-pub fn status(snapshot: &Snapshot<'_>, name: &str, version: &str) -> Value {
+pub fn profile_status(snapshot: &Snapshot<'_>, name: &str, version: &str) -> Value {
     let target = snapshot.target;
     let mut cluster = json!({
         "server": target.address,

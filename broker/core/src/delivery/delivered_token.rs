@@ -30,7 +30,7 @@ pub struct DeliveredTokens {
 }
 
 /// Reads the tokens of an object.
-pub(super) fn read(object: &Value) -> DeliveredTokens {
+pub(super) fn read_tokens(object: &Value) -> DeliveredTokens {
     let mut tokens = DeliveredTokens {
         complete: true,
         ..DeliveredTokens::default()
@@ -45,14 +45,14 @@ pub(super) fn read(object: &Value) -> DeliveredTokens {
         tokens.complete &= value
             .1
             .as_str()
-            .is_some_and(|encoded| tokens.search(encoded, &mut left));
+            .is_some_and(|encoded| tokens.search_value(encoded, &mut left));
     }
     tokens
 }
 
 impl DeliveredTokens {
     /// Adds the tokens of one value. Returns whether all of it was searched.
-    fn search(&mut self, encoded: &str, left: &mut usize) -> bool {
+    fn search_value(&mut self, encoded: &str, left: &mut usize) -> bool {
         if encoded.len() > MAX_VALUE_BYTES {
             return false;
         }
@@ -108,7 +108,7 @@ mod tests {
         let yaml = format!("users:\n- user:\n    token: {}\n", token("old", 60));
         let json = format!(r#"{{"bearerToken":"{}"}}"#, token("old", 60));
         for text in [yaml, json] {
-            let tokens = read(&object(&text));
+            let tokens = read_tokens(&object(&text));
             assert!(
                 tokens.complete && tokens.key_ids.iter().eq(["old"]),
                 "{text}"
@@ -121,7 +121,7 @@ mod tests {
     fn a_decoy_hides_no_token() {
         let mut object = object(&token("old", 60));
         object["data"]["aaa"] = json!(STANDARD.encode(token("new", 90)));
-        let tokens = read(&object);
+        let tokens = read_tokens(&object);
         assert!(tokens.complete && tokens.key_ids.iter().eq(["new", "old"]));
         assert_eq!(tokens.expires_at.map(Timestamp::as_second), Some(90));
     }
@@ -132,9 +132,9 @@ mod tests {
         let crowd = "eyJ.eyJ.x ".repeat(MAX_CANDIDATES + 1);
         let long = "ey.".repeat(MAX_JWT_BYTES);
         for text in [padded, crowd, long] {
-            assert!(!read(&object(&text)).complete);
+            assert!(!read_tokens(&object(&text)).complete);
         }
-        assert!(!read(&json!({ "data": { "value": "not base64!" } })).complete);
+        assert!(!read_tokens(&json!({ "data": { "value": "not base64!" } })).complete);
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
             json!({}),
         ] {
             assert_eq!(
-                read(&object),
+                read_tokens(&object),
                 DeliveredTokens {
                     complete: true,
                     ..DeliveredTokens::default()

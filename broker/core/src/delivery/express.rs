@@ -94,7 +94,10 @@ impl fmt::Display for NotExpressible {
 ///
 /// # Errors
 /// The first field that it cannot carry.
-pub fn express(delivery: DeliveryType, target: &TargetCluster) -> Result<(), NotExpressible> {
+pub fn check_expressible(
+    delivery: DeliveryType,
+    target: &TargetCluster,
+) -> Result<(), NotExpressible> {
     let dropped = Field::ALL
         .iter()
         .copied()

@@ -5,7 +5,7 @@
 use std::fmt;
 
 /// Each annotation, with the one value that leads to a token of the hub.
-const ANNOTATIONS: [(&str, &str); 2] = [
+const HUB_TOKEN_ANNOTATIONS: [(&str, &str); 2] = [
     ("credential.auth.fluxcd.io/provider", "kubernetes"),
     ("credential.auth.fluxcd.io/type", "jwt"),
 ];
@@ -22,12 +22,14 @@ pub struct OtherFluxCredential {
 impl OtherFluxCredential {
     /// Whether an annotation has a part in this.
     pub fn is_read_from(annotation: &str) -> bool {
-        ANNOTATIONS.iter().any(|(key, _)| *key == annotation)
+        HUB_TOKEN_ANNOTATIONS
+            .iter()
+            .any(|(key, _)| *key == annotation)
     }
 
     /// Finds the first such annotation. Without the annotations, Flux requests a token of the hub.
     pub fn of<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
-        ANNOTATIONS.iter().find_map(|(key, of_the_hub)| {
+        HUB_TOKEN_ANNOTATIONS.iter().find_map(|(key, of_the_hub)| {
             let value = annotation(key).filter(|value| value != of_the_hub)?;
             Some(Self {
                 annotation: key,

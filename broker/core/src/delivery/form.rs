@@ -7,7 +7,7 @@ use keyferry_api::config::{Delivery, canonical};
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use super::ownership::{EXPIRES_AT, KEY_ID, RENEW_AT, TARGET, TOKEN_ID};
+use super::ownership::{EXPIRES_AT, KEY_ID, RENEW_AT, TARGET_ANNOTATION, TOKEN_ID};
 
 /// The inputs of an object apart from its token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Form {
             context.update(b"\n");
             context.update(canonical(object.get(field).unwrap_or(&Value::Null)).as_bytes());
         }
-        for annotation in [EXPIRES_AT, KEY_ID, RENEW_AT, TARGET, TOKEN_ID] {
+        for annotation in [EXPIRES_AT, KEY_ID, RENEW_AT, TARGET_ANNOTATION, TOKEN_ID] {
             context.update(b"\n");
             let value = object
                 .pointer("/metadata/annotations")

@@ -11,11 +11,11 @@ use super::delivered_token::{self, DeliveredTokens};
 
 /// The field manager of everything that the controller writes.
 pub const FIELD_MANAGER: &str = "keyferry";
-pub(super) const DIGEST: &str = "keyferry.dev/digest";
+pub(super) const DIGEST_ANNOTATION: &str = "keyferry.dev/digest";
 pub(super) const EXPIRES_AT: &str = "keyferry.dev/expires-at";
 pub(super) const KEY_ID: &str = "keyferry.dev/key-id";
 pub(super) const RENEW_AT: &str = "keyferry.dev/renew-at";
-pub(super) const TARGET: &str = "keyferry.dev/target";
+pub(super) const TARGET_ANNOTATION: &str = "keyferry.dev/target";
 pub(super) const TOKEN_ID: &str = "keyferry.dev/token-id";
 
 /// What was found under the name of a delivered object.
@@ -56,7 +56,7 @@ impl<'a> OwnedObject<'a> {
     /// a token expire earlier than its `exp`, and a tenant can edit the annotation.
     pub fn expires_at(&self) -> Option<Timestamp> {
         let annotated: Timestamp = self.annotation(EXPIRES_AT)?.parse().ok()?;
-        let by_token = delivered_token::read(self.object).expires_at;
+        let by_token = delivered_token::read_tokens(self.object).expires_at;
         Some(by_token.map_or(annotated, |by_token| annotated.min(by_token)))
     }
 
@@ -73,7 +73,7 @@ impl<'a> OwnedObject<'a> {
 
     /// The TargetCluster that it gives access to, according to its annotation.
     pub fn target(&self) -> Option<&'a str> {
-        self.annotation(TARGET)
+        self.annotation(TARGET_ANNOTATION)
     }
 
     /// The `jti` of its token, according to its annotation.
@@ -83,7 +83,7 @@ impl<'a> OwnedObject<'a> {
 
     /// Reads all tokens in its data.
     pub fn tokens(&self) -> DeliveredTokens {
-        delivered_token::read(self.object)
+        delivered_token::read_tokens(self.object)
     }
 
     /// The `kid` of the key that signed its token: from the token itself, or from the annotation if
@@ -111,7 +111,7 @@ impl<'a> OwnedObject<'a> {
     }
 
     pub(super) fn digest(&self) -> Option<&'a str> {
-        self.annotation(DIGEST)
+        self.annotation(DIGEST_ANNOTATION)
     }
 
     fn annotation(&self, key: &str) -> Option<&'a str> {
@@ -124,7 +124,7 @@ impl<'a> OwnedObject<'a> {
 }
 
 /// Decides whether an object belongs to the access with this UID.
-pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> DeliveredObject<'a> {
+pub fn classify_object<'a>(object: Option<&'a Value>, owner: &Uid) -> DeliveredObject<'a> {
     let Some(object) = object else {
         return DeliveredObject::Absent;
     };

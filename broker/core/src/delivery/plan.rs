@@ -22,7 +22,7 @@ pub enum Step<'a> {
 /// An object with a credential is written again when its renewal is due, or when the key that signed the
 /// token was revoked (`key_revoked`). The target refuses a token of a revoked key, or must not keep
 /// it.
-pub fn plan<'a>(
+pub fn plan_step<'a>(
     found: DeliveredObject<'a>,
     form: &Form,
     holds_credential: bool,

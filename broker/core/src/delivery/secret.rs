@@ -11,11 +11,11 @@ use super::Snapshot;
 use crate::kubeconfig::{self, KubeconfigError, KubeconfigParts};
 
 /// Renders a Secret of type `Opaque`.
-pub(super) fn kubeconfig(
+pub(super) fn kubeconfig_secret(
     snapshot: &Snapshot<'_>,
     token: Option<&SecretString>,
 ) -> Result<Value, KubeconfigError> {
-    Ok(json!({ "type": "Opaque", "data": { "value": value(snapshot, token)? } }))
+    Ok(json!({ "type": "Opaque", "data": { "value": kubeconfig_base64(snapshot, token)? } }))
 }
 
 /// Renders the Secret that Cluster API's consumers expect: `<cluster>-kubeconfig`.
@@ -25,8 +25,7 @@ pub(super) fn cluster_api(
     token: Option<&SecretString>,
 ) -> Result<Value, KubeconfigError> {
     let cluster = cluster_of(name);
-    let mut object =
-        json!({ "type": "cluster.x-k8s.io/secret", "data": { "value": value(snapshot, token)? } });
+    let mut object = json!({ "type": "cluster.x-k8s.io/secret", "data": { "value": kubeconfig_base64(snapshot, token)? } });
     if cluster.len() <= 63 {
         object["labels"] = json!({ "cluster.x-k8s.io/cluster-name": cluster });
     }
@@ -43,9 +42,12 @@ pub fn cluster_of(secret: &ObjectName) -> &str {
 }
 
 /// Renders the kubeconfig in base64, as `data` requires.
-fn value(snapshot: &Snapshot<'_>, token: Option<&SecretString>) -> Result<String, KubeconfigError> {
+fn kubeconfig_base64(
+    snapshot: &Snapshot<'_>,
+    token: Option<&SecretString>,
+) -> Result<String, KubeconfigError> {
     let empty = SecretString::from("");
-    let document = kubeconfig::render(&KubeconfigParts {
+    let document = kubeconfig::render_kubeconfig(&KubeconfigParts {
         target: snapshot.target,
         ca_pem: snapshot.ca_pem,
         access: &snapshot.access.name,

@@ -11,8 +11,8 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::{
-    Bearer, CredentialNote, DeliveredObject, Field, Snapshot, Step, cluster_profile_status,
-    express, found, plan, render,
+    Bearer, CredentialNote, DeliveredObject, Field, Snapshot, Step, check_expressible,
+    classify_object, cluster_profile_status, plan_step, render_object,
 };
 
 const CA: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
@@ -77,7 +77,7 @@ impl World {
                 renew_at: at(500),
             },
         });
-        render(&self.snapshot(), self.delivery(), bearer.as_ref())
+        render_object(&self.snapshot(), self.delivery(), bearer.as_ref())
             .unwrap()
             .unwrap()
             .value()
@@ -252,7 +252,7 @@ fn a_cluster_profile_holds_no_credential() {
 fn what_a_shape_cannot_carry_is_named_with_a_shape_that_can() {
     let flux = |spec: Value| {
         let world = world(spec, json!([{ "name": "flux", "type": "FluxConfigMap" }]));
-        express(DeliveryType::FluxConfigMap, &world.target)
+        check_expressible(DeliveryType::FluxConfigMap, &world.target)
             .map_err(|gap| (gap.field, gap.to_string()))
     };
     assert!(flux(json!({})).is_ok());
@@ -280,22 +280,22 @@ fn what_a_shape_cannot_carry_is_named_with_a_shape_that_can() {
     }
     let profile = world(json!({ "tlsServerName": "kubernetes" }), json!([]));
     assert_eq!(
-        express(DeliveryType::ClusterProfile, &profile.target)
+        check_expressible(DeliveryType::ClusterProfile, &profile.target)
             .unwrap_err()
             .field,
         Field::TlsServerName
     );
-    assert!(express(DeliveryType::KubeConfigSecret, &profile.target).is_ok());
+    assert!(check_expressible(DeliveryType::KubeConfigSecret, &profile.target).is_ok());
 }
 
 fn step(world: &World, object: Option<&Value>, now: i64) -> &'static str {
-    let form = render(&world.snapshot(), world.delivery(), None)
+    let form = render_object(&world.snapshot(), world.delivery(), None)
         .unwrap()
         .unwrap()
         .form()
         .clone();
-    match plan(
-        found(object, &Uid::new("u").unwrap()),
+    match plan_step(
+        classify_object(object, &Uid::new("u").unwrap()),
         &form,
         world.delivery().holds_token(),
         false,
@@ -406,7 +406,7 @@ fn objects_of_others_are_left_alone() {
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(step(&world, Some(&going), 0), "leave");
     assert!(matches!(
-        found(Some(&json!("text")), &Uid::new("u").unwrap()),
+        classify_object(Some(&json!("text")), &Uid::new("u").unwrap()),
         DeliveredObject::Foreign(_)
     ));
 }
@@ -427,10 +427,10 @@ fn a_replacement_keeps_what_others_added_and_meets_only_that_object() {
         .as_array_mut()
         .unwrap()
         .push(further.clone());
-    let body = render(&world.snapshot(), world.delivery(), None)
+    let body = render_object(&world.snapshot(), world.delivery(), None)
         .unwrap()
         .unwrap()
-        .replacing("object-uid", "9", &held);
+        .for_replacement("object-uid", "9", &held);
     let metadata = &body.value()["metadata"];
     assert_eq!(
         (

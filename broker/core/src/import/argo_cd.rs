@@ -3,16 +3,18 @@
 use keyferry_keys::json::{JsonLimits, read_object};
 use serde_json::Value;
 
-use super::{ImportError, Imported, entry, field, insecure, optional, plain};
+use super::{
+    ImportError, Imported, field_error, insecure_error, optional_text, printable_name, secret_entry,
+};
 
-const LABEL: &str = "/metadata/labels/argocd.argoproj.io~1secret-type";
-const LIMITS: JsonLimits = JsonLimits {
+const LABEL_POINTER: &str = "/metadata/labels/argocd.argoproj.io~1secret-type";
+const CONFIG_LIMITS: JsonLimits = JsonLimits {
     bytes: super::MAX_IMPORT_BYTES,
     depth: 32,
 };
 
 /// Members with credentials, which are not imported.
-const CREDENTIALS: [(&str, &str); 5] = [
+const CREDENTIAL_MEMBERS: [(&str, &str); 5] = [
     ("bearerToken", "a bearer token"),
     ("username", "a user name"),
     ("password", "a password"),
@@ -35,18 +37,18 @@ const LIMITS_OF_ARGO: [(&str, &str); 3] = [
 
 /// Whether a Secret describes a cluster of Argo CD.
 pub(super) fn is_cluster(secret: &Value) -> bool {
-    secret.pointer(LABEL).and_then(Value::as_str) == Some("cluster")
+    secret.pointer(LABEL_POINTER).and_then(Value::as_str) == Some("cluster")
 }
 
-pub(super) fn read(secret: &Value) -> Result<Imported, ImportError> {
+pub(super) fn read_argo_cd(secret: &Value) -> Result<Imported, ImportError> {
     let text = |key: &str| -> Result<Option<String>, ImportError> {
-        let bytes = entry(secret, key)?;
+        let bytes = secret_entry(secret, key)?;
         bytes
             .map(String::from_utf8)
             .transpose()
-            .map_err(|_| field(format!("data.{key}"), "is not text"))
+            .map_err(|_| field_error(format!("data.{key}"), "is not text"))
     };
-    let server = text("server")?.ok_or_else(|| field("data.server", "is missing"))?;
+    let server = text("server")?.ok_or_else(|| field_error("data.server", "is missing"))?;
     let mut imported = Imported {
         name: text("name")?.unwrap_or_default(),
         server,
@@ -60,31 +62,33 @@ pub(super) fn read(secret: &Value) -> Result<Imported, ImportError> {
             ));
         }
     }
-    let config = text("config")?.ok_or_else(|| field("data.config", "is missing"))?;
-    let config = read_object(config.as_bytes(), LIMITS)
-        .map_err(|error| field("data.config", error.to_string()))?;
-    imported.proxy_url = optional(&config, "proxyUrl", "config")?;
+    let config = text("config")?.ok_or_else(|| field_error("data.config", "is missing"))?;
+    let config = read_object(config.as_bytes(), CONFIG_LIMITS)
+        .map_err(|error| field_error("data.config", error.to_string()))?;
+    imported.proxy_url = optional_text(&config, "proxyUrl", "config")?;
     for member in config
         .keys()
         .filter(|member| !["tlsClientConfig", "proxyUrl"].contains(&member.as_str()))
     {
-        let what = CREDENTIALS
+        let what = CREDENTIAL_MEMBERS
             .iter()
             .find(|(known, _)| known == member)
             .map(|(_, what)| (*what).to_owned());
-        imported.dropped.push(what.unwrap_or_else(|| plain(member)));
+        imported
+            .dropped
+            .push(what.unwrap_or_else(|| printable_name(member)));
     }
     let tls = match config.get("tlsClientConfig") {
         None | Some(Value::Null) => return Ok(imported),
         Some(Value::Object(tls)) => tls,
-        Some(_) => return Err(field("config.tlsClientConfig", "is not an object")),
+        Some(_) => return Err(field_error("config.tlsClientConfig", "is not an object")),
     };
     match tls.get("insecure") {
         None | Some(Value::Null | Value::Bool(false)) => {}
-        _ => return Err(insecure("config.tlsClientConfig.insecure")),
+        _ => return Err(insecure_error("config.tlsClientConfig.insecure")),
     }
-    imported.ca = optional(tls, "caData", "config.tlsClientConfig")?;
-    imported.tls_server_name = optional(tls, "serverName", "config.tlsClientConfig")?;
+    imported.ca = optional_text(tls, "caData", "config.tlsClientConfig")?;
+    imported.tls_server_name = optional_text(tls, "serverName", "config.tlsClientConfig")?;
     for (member, what) in [
         ("certData", "a client certificate"),
         ("keyData", "a client key"),

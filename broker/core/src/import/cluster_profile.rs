@@ -3,9 +3,12 @@
 
 use serde_json::Value;
 
-use super::{ImportError, Imported, cluster, field, plain, text_of};
+use super::{ImportError, Imported, field_error, printable_name, read_cluster, text_of};
 
-pub(super) fn read(profile: &Value, provider: Option<&str>) -> Result<Imported, ImportError> {
+pub(super) fn read_cluster_profile(
+    profile: &Value,
+    provider: Option<&str>,
+) -> Result<Imported, ImportError> {
     let list = |member: &str| {
         profile
             .get("status")
@@ -16,7 +19,7 @@ pub(super) fn read(profile: &Value, provider: Option<&str>) -> Result<Imported, 
         (Some(providers), _) if !providers.is_empty() => ("status.accessProviders", providers),
         (_, Some(providers)) if !providers.is_empty() => ("status.credentialProviders", providers),
         _ => {
-            return Err(field(
+            return Err(field_error(
                 "status.accessProviders",
                 "is empty: no cluster manager has reported yet how to reach the cluster",
             ));
@@ -26,7 +29,7 @@ pub(super) fn read(profile: &Value, provider: Option<&str>) -> Result<Imported, 
         |entry: &&Value| provider.is_none_or(|provider| text_of(entry, "name") == provider);
     let mut found = providers.iter().filter(wanted);
     let first = found.next().ok_or_else(|| {
-        field(
+        field_error(
             path,
             "has no provider of this name; name another with --provider",
         )
@@ -35,9 +38,9 @@ pub(super) fn read(profile: &Value, provider: Option<&str>) -> Result<Imported, 
         let names: Vec<String> = providers
             .iter()
             .take(10)
-            .map(|entry| plain(text_of(entry, "name")))
+            .map(|entry| printable_name(text_of(entry, "name")))
             .collect();
-        return Err(field(
+        return Err(field_error(
             path,
             format!(
                 "has several providers; choose one of {} with --provider",
@@ -48,8 +51,8 @@ pub(super) fn read(profile: &Value, provider: Option<&str>) -> Result<Imported, 
     let members = first
         .get("cluster")
         .and_then(Value::as_object)
-        .ok_or_else(|| field(format!("{path}[].cluster"), "is missing"))?;
-    let mut imported = cluster(members, &format!("{path}[].cluster"))?;
+        .ok_or_else(|| field_error(format!("{path}[].cluster"), "is missing"))?;
+    let mut imported = read_cluster(members, &format!("{path}[].cluster"))?;
     imported.name = profile
         .pointer("/metadata/name")
         .and_then(Value::as_str)

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{ImportError, Imported, cluster, field, named_few, plain, text_of};
+use super::{ImportError, Imported, field_error, named_few, printable_name, read_cluster, text_of};
 
 /// Descriptions of a user's members, for the note on what was left out.
-const CREDENTIALS: [(&str, &str); 12] = [
+const CREDENTIAL_MEMBERS: [(&str, &str); 12] = [
     ("token", "a bearer token"),
     ("tokenFile", "the path of a token"),
     ("client-certificate", "the path of a client certificate"),
@@ -21,46 +21,49 @@ const CREDENTIALS: [(&str, &str); 12] = [
 ];
 
 /// Reads the cluster of one context.
-pub(super) fn read(document: &Value, context: Option<&str>) -> Result<Imported, ImportError> {
+pub(super) fn read_kubeconfig(
+    document: &Value,
+    context: Option<&str>,
+) -> Result<Imported, ImportError> {
     let is_config = matches!(text_of(document, "kind"), "" | "Config");
     if !is_config || document.get("clusters").is_none() {
         return Err(ImportError::Kind);
     }
     let names = context_names(document);
-    let choices = || named_few(names.iter().map(|name| plain(name)));
+    let choices = || named_few(names.iter().map(|name| printable_name(name)));
     let current = Some(text_of(document, "current-context")).filter(|name| !name.is_empty());
     let only = names.first().copied().filter(|_| names.len() == 1);
     let name = context.or(current).or(only).ok_or_else(|| {
         let fix = format!("is not set; name a context with --context: {}", choices());
-        field("current-context", fix)
+        field_error("current-context", fix)
     })?;
     let missing = |what: &str| {
         let fix = format!(
             "names nothing that is in the kubeconfig; name another context with --context: {}",
             choices()
         );
-        field(what, fix)
+        field_error(what, fix)
     };
     let context =
-        named(document, "contexts", name, "context")?.ok_or_else(|| missing("the context"))?;
+        find_named(document, "contexts", name, "context")?.ok_or_else(|| missing("the context"))?;
     let cluster_name = context
         .get("cluster")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let members = named(document, "clusters", cluster_name, "cluster")?
+    let members = find_named(document, "clusters", cluster_name, "cluster")?
         .ok_or_else(|| missing("the context's cluster"))?;
-    let mut imported = cluster(members, "cluster")?;
+    let mut imported = read_cluster(members, "cluster")?;
     cluster_name.clone_into(&mut imported.name);
     let user = context
         .get("user")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    if let Some(user) = named(document, "users", user, "user")? {
+    if let Some(user) = find_named(document, "users", user, "user")? {
         imported.dropped.extend(user.keys().map(|member| {
-            CREDENTIALS
+            CREDENTIAL_MEMBERS
                 .iter()
                 .find(|(known, _)| known == member)
-                .map_or_else(|| plain(member), |(_, what)| (*what).to_owned())
+                .map_or_else(|| printable_name(member), |(_, what)| (*what).to_owned())
         }));
     }
     Ok(imported)
@@ -76,7 +79,7 @@ fn context_names(document: &Value) -> Vec<&str> {
 }
 
 /// Finds the only entry with this name in a list of named items. Two such entries are an error.
-fn named<'a>(
+fn find_named<'a>(
     document: &'a Value,
     list: &str,
     name: &str,
@@ -95,7 +98,7 @@ fn named<'a>(
         .and_then(|entry| entry.get(member))
         .and_then(Value::as_object);
     if found.next().is_some() {
-        return Err(field(
+        return Err(field_error(
             list,
             "has two entries with the same name, and clients differ in which one they use; remove \
              one",

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::encoding::{base64_problem, decode_base64};
 use super::proposals::{proposed_address, proposed_name};
-use super::{ImportError, Imported, field};
+use super::{ImportError, Imported, field_error};
 use crate::address_warning::address_warning;
 
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ struct Spec<'a> {
 }
 
 /// The configuration that precedes the object when it is checked.
-pub(crate) const HEAD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example\n\
+pub(crate) const CONFIG_HEADER: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example\n\
                     discovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n---\n";
 
 impl Imported {
@@ -55,30 +55,30 @@ impl Imported {
     ///
     /// # Errors
     /// [`ImportError`] names the value that a TargetCluster cannot have.
-    pub fn render(
+    pub fn render_target(
         &mut self,
         name: Option<&str>,
         audience: &Audience,
         now: Timestamp,
     ) -> Result<String, ImportError> {
-        self.written(name, audience, now).map(|(text, _)| text)
+        self.write_target(name, audience, now).map(|(text, _)| text)
     }
 
     /// The same TargetCluster as a value, with its CA certificates in `spec.caBundle`.
     ///
     /// # Errors
-    /// As [`Imported::render`].
+    /// As [`Imported::render_target`].
     pub fn target_cluster(
         &mut self,
         name: &ObjectName,
         audience: &Audience,
         now: Timestamp,
     ) -> Result<Value, ImportError> {
-        self.written(Some(name.as_str()), audience, now)
+        self.write_target(Some(name.as_str()), audience, now)
             .map(|(_, object)| object)
     }
 
-    fn written(
+    fn write_target(
         &mut self,
         name: Option<&str>,
         audience: &Audience,
@@ -90,7 +90,7 @@ impl Imported {
                 || "give another with --name".to_owned(),
                 |proposed| format!("give another with --name, such as --name {proposed}"),
             );
-            field("the cluster's name", format!("{error}; {fix}"))
+            field_error("the cluster's name", format!("{error}; {fix}"))
         })?;
         let address = config::server_address(&self.server).map_err(|problem| {
             let problem = match proposed_address(&self.server) {
@@ -99,7 +99,7 @@ impl Imported {
                 }
                 _ => problem.to_string(),
             };
-            field("server", problem)
+            field_error("server", problem)
         })?;
         self.warnings.extend(address_warning(&address));
         let proxy_url = self
@@ -107,12 +107,12 @@ impl Imported {
             .as_deref()
             .map(config::proxy_address)
             .transpose();
-        let proxy_url = proxy_url.map_err(|problem| field("the proxy's URL", problem))?;
+        let proxy_url = proxy_url.map_err(|problem| field_error("the proxy's URL", problem))?;
         let ca_bundle = match &self.ca {
             None => None,
             Some(data) => {
                 let pem = decode_base64(data)
-                    .map_err(|_| field("the CA certificates", base64_problem(data)))?;
+                    .map_err(|_| field_error("the CA certificates", base64_problem(data)))?;
                 let bundle = CaBundle::from_pem(&pem, now).map_err(ImportError::Authority)?;
                 if bundle.ignored_blocks() > 0 {
                     self.dropped
@@ -138,7 +138,7 @@ impl Imported {
         let value = serde_json::to_value(&object).map_err(|_| unwritten())?;
         // Sorted, because the order of a map is not guaranteed.
         self.dropped.sort();
-        match config::read(&format!("{HEAD}{text}")) {
+        match config::read(&format!("{CONFIG_HEADER}{text}")) {
             Ok(_) => Ok((text, value)),
             Err(error) => Err(ImportError::Mistakes(error.to_string())),
         }

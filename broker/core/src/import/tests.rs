@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 
-use super::{Choice, ImportError, read};
+use super::{Choice, ImportError, read_import};
 
 const NOW: i64 = 1_790_000_000;
 
@@ -56,10 +56,10 @@ fn imported(
     document: &Value,
     choice: Choice<'_>,
 ) -> Result<(TargetCluster, Vec<String>), ImportError> {
-    let mut imported = read(document.to_string().as_bytes(), choice)?;
-    let text = imported.render(None, &Audience::new("https://prod").unwrap(), now())?;
+    let mut imported = read_import(document.to_string().as_bytes(), choice)?;
+    let text = imported.render_target(None, &Audience::new("https://prod").unwrap(), now())?;
     assert!(!text.contains("secret"), "{text}");
-    let policy = config::read(&format!("{}{text}", super::render::HEAD))
+    let policy = config::read(&format!("{}{text}", super::render::CONFIG_HEADER))
         .unwrap()
         .policy;
     Ok((
@@ -313,7 +313,7 @@ fn hostile_input_is_refused_without_being_repeated() {
         &long,
         &deep,
     ] {
-        let error = read(text.as_bytes(), Choice::default())
+        let error = read_import(text.as_bytes(), Choice::default())
             .unwrap_err()
             .to_string();
         assert!(!error.contains("secret") && error.len() < 300, "{error}");
@@ -321,7 +321,7 @@ fn hostile_input_is_refused_without_being_repeated() {
     // A Secret inside a Secret is not a kubeconfig.
     let nested = secret("value", &secret("value", &kubeconfig(cluster(), json!({}))));
     assert_eq!(
-        read(nested.to_string().as_bytes(), Choice::default()).unwrap_err(),
+        read_import(nested.to_string().as_bytes(), Choice::default()).unwrap_err(),
         ImportError::Kind
     );
 }
@@ -367,10 +367,10 @@ fn what_kubectl_takes_is_taken() {
         ("a List with one item", list.to_string().into_bytes()),
         ("an anchor", anchors.into_bytes()),
     ] {
-        let mut imported =
-            read(&input, Choice::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mut imported = read_import(&input, Choice::default())
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
         let audience = Audience::new("https://prod").unwrap();
-        let text = imported.render(None, &audience, now()).unwrap();
+        let text = imported.render_target(None, &audience, now()).unwrap();
         assert!(
             text.contains("https://prod.example.com:6443"),
             "{what}: {text}"
@@ -402,9 +402,9 @@ fn what_imports_and_does_not_work_is_warned_of() {
     let warnings = |server: &str| {
         let mut document = kubeconfig(cluster(), json!({}));
         document["clusters"][0]["cluster"]["server"] = json!(server);
-        let mut imported = read(document.to_string().as_bytes(), Choice::default()).unwrap();
+        let mut imported = read_import(document.to_string().as_bytes(), Choice::default()).unwrap();
         imported
-            .render(None, &Audience::new("https://prod").unwrap(), now())
+            .render_target(None, &Audience::new("https://prod").unwrap(), now())
             .unwrap();
         imported.warnings
     };
@@ -438,13 +438,13 @@ fn what_imports_and_does_not_work_is_warned_of() {
             "clusterResources": "true", "config": "{}",
         },
     });
-    let imported = read(argo.to_string().as_bytes(), Choice::default()).unwrap();
+    let imported = read_import(argo.to_string().as_bytes(), Choice::default()).unwrap();
     assert_eq!(imported.warnings.len(), 3, "{:?}", imported.warnings);
 }
 
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in ".{0,300}") {
-        let _ = read(text.as_bytes(), Choice::default());
+        let _ = read_import(text.as_bytes(), Choice::default());
     }
 }

@@ -32,13 +32,15 @@ impl Collection {
             .map(|(id, members)| {
                 let mut input = Map::new();
                 input.insert("id".to_owned(), Value::String(id));
-                let others = sorted(members).into_iter().filter(|(name, _)| name != "id");
+                let others = sort_members(members)
+                    .into_iter()
+                    .filter(|(name, _)| name != "id");
                 input.extend(others);
                 Value::Object(input)
             })
             .collect();
         let inputs = Value::Array(inputs);
-        secret_scan::scan(&inputs)?;
+        secret_scan::scan_for_secrets(&inputs)?;
         let text = json!({ "inputs": inputs }).to_string();
         if text.len() > MAX_BYTES {
             return Err(InputsError::TooLarge(text.len()));
@@ -68,7 +70,7 @@ impl Collection {
 
 /// Sorts the members of an object and of all objects in it, so that the order in which they were
 /// written does not change the bytes.
-fn sorted(members: Map<String, Value>) -> Map<String, Value> {
+fn sort_members(members: Map<String, Value>) -> Map<String, Value> {
     let members: BTreeMap<String, Value> = members.into_iter().collect();
     members
         .into_iter()
@@ -78,7 +80,7 @@ fn sorted(members: Map<String, Value>) -> Map<String, Value> {
 
 fn sorted_value(value: Value) -> Value {
     match value {
-        Value::Object(members) => Value::Object(sorted(members)),
+        Value::Object(members) => Value::Object(sort_members(members)),
         Value::Array(items) => Value::Array(items.into_iter().map(sorted_value).collect()),
         scalar => scalar,
     }

@@ -9,16 +9,16 @@ use super::collection::{Collection, MAX_BYTES};
 use super::error::InputsError;
 
 /// The prefix of the ConfigMaps' names.
-const PREFIX: &str = "keyferry-inputs-";
+const CONFIG_MAP_PREFIX: &str = "keyferry-inputs-";
 
 /// The name of a target's ConfigMap.
 pub fn config_map_name(target: &ObjectName) -> String {
-    [PREFIX, target.as_str()].concat()
+    [CONFIG_MAP_PREFIX, target.as_str()].concat()
 }
 
 /// The target of a ConfigMap; `None` if it is not a ConfigMap of inputs.
 pub fn target_of(config_map: &str) -> Option<ObjectName> {
-    ObjectName::new(config_map.strip_prefix(PREFIX)?).ok()
+    ObjectName::new(config_map.strip_prefix(CONFIG_MAP_PREFIX)?).ok()
 }
 
 /// Makes the inputs of the entries of a ConfigMap: each key is the id of a component, without an
@@ -28,7 +28,7 @@ pub fn target_of(config_map: &str) -> Option<ObjectName> {
 /// # Errors
 /// [`InputsError`]. One bad entry refuses them all, because Flux Operator deletes the objects of
 /// missing inputs. No text repeats a value.
-pub fn read(
+pub fn read_components(
     config_map: &str,
     data: &BTreeMap<String, String>,
     has_binary_data: bool,
@@ -51,8 +51,8 @@ pub fn read(
             .or_else(|| key.strip_suffix(".yml"))
             .or_else(|| key.strip_suffix(".json"))
             .unwrap_or(key);
-        let members =
-            mapping(text).ok_or_else(|| invalid(format!("key {key} is not a YAML mapping")))?;
+        let members = parse_mapping(text)
+            .ok_or_else(|| invalid(format!("key {key} is not a YAML mapping")))?;
         if members.get("id").is_some_and(|stated| stated != id) {
             return Err(invalid(format!("key {key} states another id than its own")));
         }
@@ -63,7 +63,7 @@ pub fn read(
     Collection::new(inputs)
 }
 
-fn mapping(text: &str) -> Option<Map<String, Value>> {
+fn parse_mapping(text: &str) -> Option<Map<String, Value>> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_events: 200_000, max_nodes: 100_000, max_documents: 1, max_depth: 32, max_aliases: 0, max_anchors: 0 },
         legacy_octal_numbers: true,
@@ -88,14 +88,14 @@ mod tests {
     use keyferry_api::reason::Reason;
     use proptest::prelude::*;
 
-    use super::{Collection, InputsError, config_map_name, read, target_of};
+    use super::{Collection, InputsError, config_map_name, read_components, target_of};
 
     fn of(entries: &[(&str, &str)]) -> Result<Collection, InputsError> {
         let data = entries
             .iter()
             .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
             .collect();
-        read("keyferry-inputs-prod", &data, false)
+        read_components("keyferry-inputs-prod", &data, false)
     }
 
     #[test]
@@ -137,7 +137,9 @@ mod tests {
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
         assert_eq!(
-            read("c", &BTreeMap::new(), true).unwrap_err().reason(),
+            read_components("c", &BTreeMap::new(), true)
+                .unwrap_err()
+                .reason(),
             Reason::InputsInvalid
         );
         let large = "x".repeat(900 * 1024);

@@ -15,11 +15,11 @@ use keyferry_api::name::{ClusterDns, Namespace, ObjectName};
 use keyferry_keys::caller_certificate::{CertificateNote, CertifiedCaller};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::presented::{PresentedCredential, encoded};
+use super::presented::{PresentedCredential, encode_token};
 use super::secret_scan::TOKEN_PREFIX;
 
 /// The characters of 32 bytes in base64url without padding.
-const ENCODED: usize = 43;
+const ENCODED_LENGTH: usize = 43;
 /// The longest time for which a rotated token is still accepted.
 pub const MAX_OVERLAP: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -44,14 +44,14 @@ impl fmt::Debug for InputToken {
 impl InputToken {
     /// Makes a token of 32 random bytes.
     pub fn of(random: &[u8; 32]) -> Self {
-        Self(encoded(random, TOKEN_PREFIX))
+        Self(encode_token(random, TOKEN_PREFIX))
     }
 
     /// Reads a token; `None` for text of any other form.
     pub fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(TOKEN_PREFIX)?;
         let url_safe = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        (random.len() == ENCODED && random.bytes().all(url_safe))
+        (random.len() == ENCODED_LENGTH && random.bytes().all(url_safe))
             .then(|| Self(SecretString::from(text)))
     }
 
@@ -110,7 +110,7 @@ impl CredentialHashes {
         now: Timestamp,
     ) -> Result<(Self, Option<CredentialSecretError>), CredentialSecretError> {
         let current = entry(SHA256_KEY)
-            .and_then(|text| hash(&text))
+            .and_then(|text| parse_hash(&text))
             .ok_or(CredentialSecretError::Hash)?;
         let (previous, fault) = match (entry(PREVIOUS_KEY), entry(UNTIL_KEY)) {
             (None, None) => (None, None),
@@ -129,7 +129,7 @@ fn previous_of(
     until: &str,
     now: Timestamp,
 ) -> Result<(Hash, Timestamp), CredentialSecretError> {
-    let previous = hash(previous).ok_or(CredentialSecretError::Previous)?;
+    let previous = parse_hash(previous).ok_or(CredentialSecretError::Previous)?;
     let until = until
         .trim()
         .parse()
@@ -145,7 +145,7 @@ fn is_too_far(until: Timestamp, now: Timestamp) -> bool {
         .is_ok_and(|latest| until > latest)
 }
 
-fn hash(text: &str) -> Option<Hash> {
+fn parse_hash(text: &str) -> Option<Hash> {
     let text = text.trim().as_bytes();
     let mut hash = Hash::default();
     if text.len() != 2 * hash.len() {
@@ -171,7 +171,7 @@ pub enum InputPath {
 }
 
 /// A machine that presented a valid credential. Only [`CredentialBook::verify`] and
-/// [`InputCaller::certified`] make it. It has no ServiceAccount, so nothing can be minted for it.
+/// [`InputCaller::of_certificate`] make it. It has no ServiceAccount, so nothing can be minted for it.
 #[derive(Clone, Debug)]
 pub struct InputCaller {
     credential: Arc<InputCredential>,
@@ -180,7 +180,7 @@ pub struct InputCaller {
 
 impl InputCaller {
     /// Accepts a machine that a client certificate identified.
-    pub fn certified(certified: &CertifiedCaller<Arc<InputCredential>>) -> Self {
+    pub fn of_certificate(certified: &CertifiedCaller<Arc<InputCredential>>) -> Self {
         Self {
             credential: Arc::clone(certified.identity()),
             certificate: Some(certified.certificate().clone()),
@@ -263,7 +263,7 @@ impl CredentialBook {
         let (mut entries, mut shared) = (HashMap::new(), Vec::new());
         for (hash, mut of_hash) in owners {
             match (of_hash.pop(), of_hash.is_empty()) {
-                (Some(entry), true) => drop(entries.insert(tag(&key, &hash), entry)),
+                (Some(entry), true) => drop(entries.insert(keyed_tag(&key, &hash), entry)),
                 (last, _) => {
                     let all = of_hash.iter().chain(last.as_ref());
                     shared.extend(all.map(|entry| entry.credential.name.clone()));
@@ -276,10 +276,12 @@ impl CredentialBook {
     /// Verifies what a machine presented.
     pub fn verify(&self, presented: &PresentedCredential, now: Timestamp) -> Option<InputCaller> {
         let hash = presented.token().hash();
-        let entry = self.entries.get(&tag(&self.key, &hash))?;
+        let entry = self.entries.get(&keyed_tag(&self.key, &hash))?;
         verify_slices_are_equal(&entry.hash, &hash).ok()?;
         let is_over = |until: Timestamp| now >= until || is_too_far(until, now);
-        if entry.until.is_some_and(is_over) || !presented.fits(entry.credential.name.as_str()) {
+        if entry.until.is_some_and(is_over)
+            || !presented.allows_name(entry.credential.name.as_str())
+        {
             return None;
         }
         Some(InputCaller {
@@ -289,7 +291,7 @@ impl CredentialBook {
     }
 }
 
-fn tag(key: &hmac::Key, hash: &Hash) -> Hash {
+fn keyed_tag(key: &hmac::Key, hash: &Hash) -> Hash {
     let tag = hmac::sign(key, hash);
     tag.as_ref().first_chunk().copied().unwrap_or_default()
 }

@@ -77,7 +77,7 @@ pub struct TargetInput<'a> {
 
 /// The user name that a target gives a ServiceAccount. It begins with `hub_name`, except for client
 /// certificates of the hub itself.
-fn username(hub_name: &str, target: &TargetCluster, account: &ServiceAccount) -> String {
+fn username_at_target(hub_name: &str, target: &TargetCluster, account: &ServiceAccount) -> String {
     if target.client_certificates.is_some() {
         return client_certificate::user_of(account);
     }
@@ -91,8 +91,11 @@ fn username(hub_name: &str, target: &TargetCluster, account: &ServiceAccount) ->
 ///
 /// # Errors
 /// [`InputsError`].
-pub fn cluster(name: &ObjectName, identity: &ClusterIdentity) -> Result<Collection, InputsError> {
-    let members = members(&ClusterInput::of(identity));
+pub fn cluster_inputs(
+    name: &ObjectName,
+    identity: &ClusterIdentity,
+) -> Result<Collection, InputsError> {
+    let members = to_members(&ClusterInput::of(identity));
     Collection::new(BTreeMap::from([(name.to_string(), members)]))
 }
 
@@ -101,7 +104,7 @@ pub fn cluster(name: &ObjectName, identity: &ClusterIdentity) -> Result<Collecti
 ///
 /// # Errors
 /// [`InputsError`].
-pub fn accesses(
+pub fn access_inputs(
     policy: &Policy,
     index: &FleetIndex,
     hub: &dyn HubView,
@@ -111,16 +114,19 @@ pub fn accesses(
     let granted = index
         .accesses(&target.name)
         .iter()
-        .filter_map(|name| Some((name, granted(policy, hub, name)?)));
+        .filter_map(|name| Some((name, granted_account(policy, hub, name)?)));
     let inputs = granted.map(|(name, account)| {
         let input = AccessInput {
             namespace: name.namespace.as_str(),
             name: name.name.as_str(),
             service_account_name: account.name.as_str(),
-            username: username(hub_name, target, &account),
+            username: username_at_target(hub_name, target, &account),
         };
         // A namespace has no dot, so no two accesses have one id.
-        (format!("{}.{}", name.namespace, name.name), members(&input))
+        (
+            format!("{}.{}", name.namespace, name.name),
+            to_members(&input),
+        )
     });
     Collection::new(inputs.collect())
 }
@@ -130,7 +136,7 @@ pub fn accesses(
 ///
 /// # Errors
 /// [`InputsError`].
-pub fn targets(
+pub fn target_inputs(
     policy: &Policy,
     hub: &dyn HubView,
     hub_name: &str,
@@ -139,7 +145,7 @@ pub fn targets(
     let mut inputs = BTreeMap::new();
     for access in of_namespace(policy, namespace) {
         let (Some(account), Some(target)) = (
-            granted(policy, hub, &access.name),
+            granted_account(policy, hub, &access.name),
             policy.targets.get(&access.target),
         ) else {
             continue;
@@ -150,10 +156,10 @@ pub fn targets(
             address: target.is_cluster().then_some(target.address.as_str()),
             audience: target.audience.as_str(),
             service_account_name: account.name.as_str(),
-            username: username(hub_name, target, &account),
+            username: username_at_target(hub_name, target, &account),
             cluster: target.identity.as_ref().map(ClusterInput::of),
         };
-        inputs.insert(access.name.name.to_string(), members(&input));
+        inputs.insert(access.name.name.to_string(), to_members(&input));
     }
     Collection::new(inputs)
 }
@@ -176,14 +182,19 @@ fn of_namespace<'a>(
 }
 
 /// The ServiceAccount of an access, if policy grants it its target by any delivery.
-fn granted(policy: &Policy, hub: &dyn HubView, name: &AccessName) -> Option<ServiceAccount> {
+fn granted_account(
+    policy: &Policy,
+    hub: &dyn HubView,
+    name: &AccessName,
+) -> Option<ServiceAccount> {
     DeliveryType::ALL.iter().find_map(|(_, delivery)| {
-        let pair = authorise::pair(policy, hub, &Requester::Operator, name, *delivery).ok()?;
+        let pair = authorise::authorise_request(policy, hub, &Requester::Operator, name, *delivery)
+            .ok()?;
         Some(pair.service_account().account.clone())
     })
 }
 
-fn members(input: &impl Serialize) -> Map<String, Value> {
+fn to_members(input: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(input) {
         Ok(Value::Object(members)) => members,
         _ => Map::new(),

@@ -55,7 +55,7 @@ impl PresentedCredential {
     }
 
     /// Whether it states no other name than this one.
-    pub(super) fn fits(&self, name: &str) -> bool {
+    pub(super) fn allows_name(&self, name: &str) -> bool {
         match self {
             Self::Bearer(_) => true,
             Self::Basic { user, .. } => user == name,
@@ -64,7 +64,7 @@ impl PresentedCredential {
 }
 
 /// Encodes a token, for a file that a person applies.
-pub(super) fn encoded(bytes: &[u8], prefix: &str) -> SecretString {
+pub(super) fn encode_token(bytes: &[u8], prefix: &str) -> SecretString {
     let mut text = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
     let token = SecretString::from([prefix, &text].concat());
     text.zeroize();

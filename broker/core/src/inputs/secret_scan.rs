@@ -25,7 +25,7 @@ const MAX_DEPTH: usize = 32;
 /// The shortest run of base64 that can hold a private key's first line or a JWT's header.
 const SHORTEST_ENCODED: usize = 24;
 /// Decodes a part of a token too, which may end in the middle of a byte.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     NO_PAD.with_decode_allow_trailing_bits(true),
 );
@@ -137,7 +137,7 @@ impl fmt::Display for SecretKind {
 ///
 /// # Errors
 /// [`LooksSecret`] for the first thing that looks like a secret.
-pub fn scan(value: &Value) -> Result<(), LooksSecret> {
+pub fn scan_for_secrets(value: &Value) -> Result<(), LooksSecret> {
     scan_at(value, "inputs", MAX_DEPTH)
 }
 
@@ -165,7 +165,7 @@ fn scan_at(value: &Value, place: &str, depth: usize) -> Result<(), LooksSecret> 
         }),
         Value::Object(members) if is_named_secret(members) => found(place, SecretKind::Name),
         Value::Object(members) => members.iter().try_for_each(|(name, value)| {
-            let inner = format!("{place}.{}", shown(name));
+            let inner = format!("{place}.{}", printable_member(name));
             match in_text(name) {
                 // The name itself must not be repeated.
                 Some(kind) => found(place, kind),
@@ -205,7 +205,7 @@ fn is_value_of_flag(flag: &Value, argument: &Value) -> bool {
 }
 
 /// A member's name for a message, or a placeholder if the name could itself be a secret.
-fn shown(name: &str) -> &str {
+fn printable_member(name: &str) -> &str {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     if name.len() <= MAX_SHOWN && name.chars().all(plain) {
         name
@@ -355,7 +355,9 @@ fn is_jose_header(segment: &str) -> bool {
     (0..4).any(|skipped| {
         let groups = run.get(skipped..).unwrap_or_default();
         let whole = groups.len() - usize::from(groups.len() % 4 == 1);
-        let decoded = groups.get(..whole).map(|groups| LENIENT.decode(groups));
+        let decoded = groups
+            .get(..whole)
+            .map(|groups| LENIENT_BASE64.decode(groups));
         let Some(Ok(decoded)) = decoded else {
             return false;
         };
@@ -378,7 +380,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{SecretKind, TOKEN_PREFIX, scan};
+    use super::{SecretKind, TOKEN_PREFIX, scan_for_secrets};
 
     /// A JWT without meaning: its parts are the base64 of a header, an empty object and text.
     fn jwt() -> String {
@@ -436,7 +438,7 @@ mod tests {
                 json!([{ "id": text }]),
                 json!([{ "id": "a", text.clone(): 1 }]),
             ] {
-                let found = scan(&value).unwrap_err();
+                let found = scan_for_secrets(&value).unwrap_err();
                 assert_eq!(found.kind, kind, "{value}");
                 let said = found.to_string();
                 assert!(
@@ -467,7 +469,8 @@ mod tests {
             "token2Base64",
             "credentials",
         ] {
-            let found = scan(&json!([{ "id": "a", "deep": { name: null } }])).unwrap_err();
+            let found =
+                scan_for_secrets(&json!([{ "id": "a", "deep": { name: null } }])).unwrap_err();
             assert_eq!(found.kind, SecretKind::Name, "{name}");
             assert_eq!(found.place, format!("inputs[0].deep.{name}"));
         }
@@ -485,7 +488,11 @@ mod tests {
             "monkey",
             "secretNamespace",
         ] {
-            assert_eq!(scan(&json!([{ "id": "a", name: "x" }])), Ok(()), "{name}");
+            assert_eq!(
+                scan_for_secrets(&json!([{ "id": "a", name: "x" }])),
+                Ok(()),
+                "{name}"
+            );
         }
     }
 
@@ -503,7 +510,11 @@ mod tests {
             "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----",
             "",
         ] {
-            assert_eq!(scan(&json!([{ "id": "a", "x": text }])), Ok(()), "{text}");
+            assert_eq!(
+                scan_for_secrets(&json!([{ "id": "a", "x": text }])),
+                Ok(()),
+                "{text}"
+            );
         }
     }
 
@@ -517,7 +528,7 @@ mod tests {
             TOKEN_PREFIX.repeat(56_000),
             "-----BEGIN ".repeat(80_000),
         ] {
-            assert_eq!(scan(&json!([{ "id": "a", "x": text }])), Ok(()));
+            assert_eq!(scan_for_secrets(&json!([{ "id": "a", "x": text }])), Ok(()));
         }
     }
 
@@ -527,7 +538,7 @@ mod tests {
             "", "a", "ab", "abc", "token-", "ey", "eyJ", "ew-ey_", "x=", "eyJ=ey",
         ] {
             let text = format!("{before}{}", jwt());
-            let found = scan(&json!([{ "id": "a", "x": text }]));
+            let found = scan_for_secrets(&json!([{ "id": "a", "x": text }]));
             assert_eq!(found.unwrap_err().kind, SecretKind::Jwt, "{before}");
         }
     }
@@ -535,18 +546,21 @@ mod tests {
     #[test]
     fn what_is_too_deep_to_search_is_refused() {
         let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
-        assert_eq!(scan(&nested(31)), Ok(()));
-        assert_eq!(scan(&nested(32)).unwrap_err().kind, SecretKind::TooDeep);
+        assert_eq!(scan_for_secrets(&nested(31)), Ok(()));
+        assert_eq!(
+            scan_for_secrets(&nested(32)).unwrap_err().kind,
+            SecretKind::TooDeep
+        );
     }
 
     proptest! {
         /// A bounded fuzz run: no text panics, and a secret is found whatever surrounds it.
         #[test]
         fn any_text_is_searched(text in ".{0,400}", before in "[ \\n\"'{}(),;:]{0,3}", after in "[ \\n\"'{}(),;]{0,3}") {
-            let _ = scan(&json!([{ "id": &text, &text: [&text] }]));
+            let _ = scan_for_secrets(&json!([{ "id": &text, &text: [&text] }]));
             for secret in [jwt(), pem()] {
                 let inside = format!("{text} {before}{secret}{after} {text}");
-                let found = scan(&json!([{ "id": "a", "x": inside }]));
+                let found = scan_for_secrets(&json!([{ "id": "a", "x": inside }]));
                 prop_assert!(found.is_err());
             }
         }
@@ -559,13 +573,13 @@ mod tests {
             rest in "[a-z0-9.-]{0,200}",
         ) {
             let name = start + &rest;
-            let found = scan(&json!([{ "id": &name, "name": name }]));
+            let found = scan_for_secrets(&json!([{ "id": &name, "name": name }]));
             prop_assert_eq!(found, Ok(()));
         }
 
         #[test]
         fn any_bytes_in_base64_are_searched(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = scan(&json!([STANDARD.encode(bytes)]));
+            let _ = scan_for_secrets(&json!([STANDARD.encode(bytes)]));
         }
     }
 }

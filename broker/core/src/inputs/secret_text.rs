@@ -14,7 +14,7 @@ const LINES_OF_A_PAIR: usize = 3;
 /// How a system begins its tokens, and how many letters and digits follow at least. One of these
 /// must be an upper-case letter if the beginning could also be that of an object's name: tenants
 /// choose such names, and must not be able to block the lists that contain them.
-const TOKENS: [(&str, usize, bool); 37] = [
+const TOKEN_PREFIXES: [(&str, usize, bool); 37] = [
     // AWS.
     ("AKIA", 16, false),
     ("ASIA", 16, false),
@@ -65,7 +65,7 @@ const TOKENS: [(&str, usize, bool); 37] = [
 /// Whether the text has a token with a known beginning.
 pub(super) fn has_known_token(text: &str) -> bool {
     let in_token = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    TOKENS.iter().any(|(start, length, upper)| {
+    TOKEN_PREFIXES.iter().any(|(start, length, upper)| {
         text.match_indices(start).any(|(at, _)| {
             let before = text.get(..at).and_then(|text| text.chars().next_back());
             let rest = text.get(at + start.len()..).unwrap_or_default();
@@ -193,7 +193,7 @@ fn has_assignment(part: &str, is_name: impl Fn(&str) -> bool) -> bool {
         let spaced = before.ends_with([' ', '\t']);
         let word = last_word(before.trim_end_matches([' ', '\t']));
         let begins = before.trim().len() == word.len();
-        let rest = beginning(if spaced { rest.trim_start() } else { rest });
+        let rest = text_beginning(if spaced { rest.trim_start() } else { rest });
         let value = rest.split_whitespace().next().unwrap_or_default();
         let adjacent = !rest.starts_with(|c: char| c.is_whitespace());
         (!spaced || begins) && adjacent && is_value(value) && is_word(word) && is_name(word)
@@ -201,7 +201,7 @@ fn has_assignment(part: &str, is_name: impl Fn(&str) -> bool) -> bool {
 }
 
 /// The first characters of a text, which are enough to see whether it is a value.
-fn beginning(text: &str) -> &str {
+fn text_beginning(text: &str) -> &str {
     let end = text.char_indices().nth(MAX_WORD).map(|(at, _)| at);
     end.and_then(|end| text.get(..end)).unwrap_or(text)
 }
@@ -255,10 +255,10 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use crate::inputs::secret_scan::{SecretKind, scan};
+    use crate::inputs::secret_scan::{SecretKind, scan_for_secrets};
 
     fn kind(value: Value) -> Option<SecretKind> {
-        scan(&json!([{ "id": "a", "x": value }]))
+        scan_for_secrets(&json!([{ "id": "a", "x": value }]))
             .err()
             .map(|found| found.kind)
     }
@@ -437,7 +437,7 @@ mod tests {
             rest in "[a-z0-9.-]{0,200}",
         ) {
             let name = start + &rest;
-            prop_assert_eq!(scan(&json!([{ "id": &name, "names": [&name, &name], "n": name }])), Ok(()));
+            prop_assert_eq!(scan_for_secrets(&json!([{ "id": &name, "names": [&name, &name], "n": name }])), Ok(()));
         }
 
         #[test]

@@ -7,7 +7,7 @@ use keyferry_api::name::AccessName;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::{KubeconfigParts, render};
+use super::{KubeconfigParts, render_kubeconfig};
 
 const TOKEN: &str = "header.claims.signature";
 
@@ -29,7 +29,7 @@ fn target(fields: &str) -> TargetCluster {
 fn rendered(target: &TargetCluster, ca_pem: Option<&str>, access: &str, token: &str) -> String {
     let access = AccessName::parse(access).unwrap();
     let token = SecretString::from(token);
-    render(&KubeconfigParts {
+    render_kubeconfig(&KubeconfigParts {
         target,
         ca_pem,
         access: &access,
@@ -231,7 +231,7 @@ fn contexts_of_different_accesses_merge_without_hiding_each_other() {
 fn the_document_does_not_print() {
     let access = AccessName::parse("tenant-a/prod").unwrap();
     let token = SecretString::from(TOKEN);
-    let document = render(&KubeconfigParts {
+    let document = render_kubeconfig(&KubeconfigParts {
         target: &target("  address: https://a\n"),
         ca_pem: None,
         access: &access,

@@ -169,7 +169,7 @@ fn a_bundle_that_readers_could_read_differently_is_refused() {
 
 #[test]
 fn what_a_server_sends_follows_the_rules_of_a_target() {
-    assert_eq!(target().checked(), Ok(target()));
+    assert_eq!(target().check_received(), Ok(target()));
     let wrong: [(&str, PublicCluster); 5] = [
         (
             "server",
@@ -208,7 +208,7 @@ fn what_a_server_sends_follows_the_rules_of_a_target() {
         ),
     ];
     for (member, cluster) in wrong {
-        assert_eq!(cluster.checked().unwrap_err().0, member);
+        assert_eq!(cluster.check_received().unwrap_err().0, member);
     }
     let json = serde_json::to_string(&target()).unwrap();
     assert_eq!(

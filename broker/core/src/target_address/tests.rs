@@ -99,7 +99,7 @@ fn what_is_no_target_is_refused_in_every_form() {
     let rules = rules(&[], &["10.244.0.0/16"]);
     for (address, kind) in REFUSED {
         let parsed = address.parse().unwrap();
-        assert_eq!(rules.refusal(parsed, &hub()), Some(kind), "{address}");
+        assert_eq!(rules.refusal_of(parsed, &hub()), Some(kind), "{address}");
         assert_eq!(
             behind_proxy(&rules, address),
             Some(kind),
@@ -131,7 +131,7 @@ fn targets_in_private_and_public_networks_are_not() {
         "::ffff:10.0.0.1",
         "64:ff9b::8.8.8.8",
     ] {
-        let found = rules(&[], &[]).refusal(address.parse().unwrap(), &hub());
+        let found = rules(&[], &[]).refusal_of(address.parse().unwrap(), &hub());
         assert_eq!(found, None, "{address}");
     }
 }
@@ -140,11 +140,11 @@ fn targets_in_private_and_public_networks_are_not() {
 fn what_the_admin_allows_is_allowed_in_every_form_and_nothing_else_is() {
     let rules = rules(&["127.0.0.0/8", "10.96.3.0/24"], &["10.96.3.7/32"]);
     for address in ["127.0.0.1", "::ffff:127.0.0.1", "10.96.3.4", "10.96.3.7"] {
-        let found = rules.refusal(address.parse().unwrap(), &hub());
+        let found = rules.refusal_of(address.parse().unwrap(), &hub());
         assert_eq!(found, None, "{address}");
     }
     for address in ["::1", "10.96.4.4", "169.254.169.254"] {
-        let found = rules.refusal(address.parse().unwrap(), &hub());
+        let found = rules.refusal_of(address.parse().unwrap(), &hub());
         assert!(found.is_some(), "{address}");
     }
 }
@@ -188,7 +188,9 @@ fn a_refusal_names_the_network_that_would_allow_it_and_no_network_of_clouds() {
         ("0.0.0.0", None),
         ("224.0.0.1", None),
     ] {
-        let refused = rules.check([address.parse().unwrap()], &hub()).unwrap_err();
+        let refused = rules
+            .check_addresses([address.parse().unwrap()], &hub())
+            .unwrap_err();
         let network = network.map(|text| text.parse::<IpNet>().unwrap());
         assert_eq!(refused.network(), network, "{address}");
         assert_eq!(
@@ -202,7 +204,7 @@ fn a_refusal_names_the_network_that_would_allow_it_and_no_network_of_clouds() {
                 allowed: Arc::from([network]),
                 ..rules.clone()
             };
-            assert_eq!(allowing.check([refused.address], &hub()), Ok(()));
+            assert_eq!(allowing.check_addresses([refused.address], &hub()), Ok(()));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Deep, Json, JsonFault, MAX_DEPTH, MAX_DEPTH_OF_GO, quote_byte};
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Json, JsonFault> {
+pub(super) fn parse_json(bytes: &[u8]) -> Result<Json, JsonFault> {
     parse_to(bytes, MAX_DEPTH_OF_GO)
 }
 
@@ -18,11 +18,11 @@ fn parse_to(bytes: &[u8], depth_limit: usize) -> Result<Json, JsonFault> {
         at: 0,
         depth_limit,
     };
-    let value = scan.value(0)?;
+    let value = scan.read_value(0)?;
     scan.skip_space();
     match scan.peek() {
         None => Ok(value),
-        Some(byte) => Err(invalid(byte, "after top-level value")),
+        Some(byte) => Err(invalid_byte(byte, "after top-level value")),
     }
 }
 
@@ -47,11 +47,11 @@ impl OpenContainer {
     }
 }
 
-fn invalid(byte: u8, context: &str) -> JsonFault {
+fn invalid_byte(byte: u8, context: &str) -> JsonFault {
     JsonFault::Syntax(format!("invalid character {} {context}", quote_byte(byte)))
 }
 
-fn end() -> JsonFault {
+fn end_of_input() -> JsonFault {
     JsonFault::Syntax("unexpected end of JSON input".to_owned())
 }
 
@@ -61,7 +61,7 @@ impl Scan<'_> {
     }
 
     fn next(&mut self) -> Result<u8, JsonFault> {
-        let byte = self.peek().ok_or_else(end)?;
+        let byte = self.peek().ok_or_else(end_of_input)?;
         self.at += 1;
         Ok(byte)
     }
@@ -77,23 +77,23 @@ impl Scan<'_> {
         self.next()
     }
 
-    fn value(&mut self, depth: usize) -> Result<Json, JsonFault> {
+    fn read_value(&mut self, depth: usize) -> Result<Json, JsonFault> {
         match self.next_visible()? {
-            open @ (b'{' | b'[') if depth >= MAX_DEPTH => self.deep(open, depth),
-            b'{' => self.object(depth),
-            b'[' => self.list(depth),
-            b'"' => Ok(Json::Text(self.text()?)),
-            b't' => self.literal("true", Json::Bool(true)),
-            b'f' => self.literal("false", Json::Bool(false)),
-            b'n' => self.literal("null", Json::Null),
-            first @ (b'-' | b'0'..=b'9') => self.number(first),
-            byte => Err(invalid(byte, "looking for beginning of value")),
+            open @ (b'{' | b'[') if depth >= MAX_DEPTH => self.check_container(open, depth),
+            b'{' => self.read_object(depth),
+            b'[' => self.read_list(depth),
+            b'"' => Ok(Json::Text(self.read_text()?)),
+            b't' => self.read_literal("true", Json::Bool(true)),
+            b'f' => self.read_literal("false", Json::Bool(false)),
+            b'n' => self.read_literal("null", Json::Null),
+            first @ (b'-' | b'0'..=b'9') => self.read_number(first),
+            byte => Err(invalid_byte(byte, "looking for beginning of value")),
         }
     }
 
     /// Checks a container without keeping its content. Open containers are tracked on the heap, so
     /// that no depth exhausts the stack.
-    fn deep(&mut self, first: u8, depth: usize) -> Result<Json, JsonFault> {
+    fn check_container(&mut self, first: u8, depth: usize) -> Result<Json, JsonFault> {
         let mut deep = Deep {
             kind: if first == b'{' { "object" } else { "array" },
             duplicate_name: None,
@@ -104,13 +104,13 @@ impl Scan<'_> {
         // without a comma.
         let mut fresh = true;
         while let Some(innermost) = open.last_mut() {
-            if self.closes(innermost.bracket, fresh)? {
+            if self.closes_container(innermost.bracket, fresh)? {
                 open.pop();
                 fresh = false;
                 continue;
             }
             if innermost.bracket == b'{' {
-                let name = self.key()?;
+                let name = self.read_key()?;
                 if innermost.names.contains(&name) {
                     deep.duplicate_name.get_or_insert(name);
                 } else {
@@ -123,19 +123,19 @@ impl Scan<'_> {
                 Some(byte @ (b'{' | b'[')) => {
                     self.at += 1;
                     if depth + open.len() >= self.depth_limit {
-                        return Err(invalid(byte, "exceeded max depth"));
+                        return Err(invalid_byte(byte, "exceeded max depth"));
                     }
                     open.push(OpenContainer::new(byte));
                     fresh = true;
                 }
-                _ => deep.has_huge_number |= self.value(0)?.is_huge_number(),
+                _ => deep.has_huge_number |= self.read_value(0)?.is_huge_number(),
             }
         }
         Ok(Json::Deep(Box::new(deep)))
     }
 
     /// Whether the innermost container closes here; otherwise reads the comma before its next value.
-    fn closes(&mut self, bracket: u8, fresh: bool) -> Result<bool, JsonFault> {
+    fn closes_container(&mut self, bracket: u8, fresh: bool) -> Result<bool, JsonFault> {
         let close = if bracket == b'{' { b'}' } else { b']' };
         self.skip_space();
         if fresh {
@@ -146,29 +146,34 @@ impl Scan<'_> {
         match self.next()? {
             b',' => Ok(false),
             byte if byte == close => Ok(true),
-            byte if bracket == b'{' => Err(invalid(byte, "after object key:value pair")),
-            byte => Err(invalid(byte, "after array element")),
+            byte if bracket == b'{' => Err(invalid_byte(byte, "after object key:value pair")),
+            byte => Err(invalid_byte(byte, "after array element")),
         }
     }
 
     /// Reads the name of a member, and the colon after it.
-    fn key(&mut self) -> Result<String, JsonFault> {
+    fn read_key(&mut self) -> Result<String, JsonFault> {
         match self.next_visible()? {
             b'"' => {}
-            byte => return Err(invalid(byte, "looking for beginning of object key string")),
+            byte => {
+                return Err(invalid_byte(
+                    byte,
+                    "looking for beginning of object key string",
+                ));
+            }
         }
-        let key = self.text()?;
+        let key = self.read_text()?;
         match self.next_visible()? {
             b':' => Ok(key),
-            byte => Err(invalid(byte, "after object key")),
+            byte => Err(invalid_byte(byte, "after object key")),
         }
     }
 
-    fn literal(&mut self, word: &'static str, value: Json) -> Result<Json, JsonFault> {
+    fn read_literal(&mut self, word: &'static str, value: Json) -> Result<Json, JsonFault> {
         for expected in word.bytes().skip(1) {
             let byte = self.next()?;
             if byte != expected {
-                return Err(invalid(
+                return Err(invalid_byte(
                     byte,
                     &format!("in literal {word} (expecting {})", quote_byte(expected)),
                 ));
@@ -177,7 +182,7 @@ impl Scan<'_> {
         Ok(value)
     }
 
-    fn list(&mut self, depth: usize) -> Result<Json, JsonFault> {
+    fn read_list(&mut self, depth: usize) -> Result<Json, JsonFault> {
         let mut items = Vec::new();
         self.skip_space();
         if self.peek() == Some(b']') {
@@ -185,16 +190,16 @@ impl Scan<'_> {
             return Ok(Json::List(items));
         }
         loop {
-            items.push(self.value(depth + 1)?);
+            items.push(self.read_value(depth + 1)?);
             match self.next_visible()? {
                 b',' => {}
                 b']' => return Ok(Json::List(items)),
-                byte => return Err(invalid(byte, "after array element")),
+                byte => return Err(invalid_byte(byte, "after array element")),
             }
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Json, JsonFault> {
+    fn read_object(&mut self, depth: usize) -> Result<Json, JsonFault> {
         let mut members = Vec::new();
         self.skip_space();
         if self.peek() == Some(b'}') {
@@ -202,27 +207,27 @@ impl Scan<'_> {
             return Ok(Json::Object(members));
         }
         loop {
-            let key = self.key()?;
-            members.push((key, self.value(depth + 1)?));
+            let key = self.read_key()?;
+            members.push((key, self.read_value(depth + 1)?));
             match self.next_visible()? {
                 b',' => {}
                 b'}' => return Ok(Json::Object(members)),
-                byte => return Err(invalid(byte, "after object key:value pair")),
+                byte => return Err(invalid_byte(byte, "after object key:value pair")),
             }
         }
     }
 
-    fn number(&mut self, first: u8) -> Result<Json, JsonFault> {
+    fn read_number(&mut self, first: u8) -> Result<Json, JsonFault> {
         let start = self.at - 1;
         let lead = if first == b'-' { self.next()? } else { first };
         match lead {
             b'0' => {}
             b'1'..=b'9' => self.skip_digits(),
-            byte => return Err(invalid(byte, "in numeric literal")),
+            byte => return Err(invalid_byte(byte, "in numeric literal")),
         }
         if self.peek() == Some(b'.') {
             self.at += 1;
-            self.digit("after decimal point in numeric literal")?;
+            self.read_digit("after decimal point in numeric literal")?;
             self.skip_digits();
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
@@ -230,19 +235,19 @@ impl Scan<'_> {
             if matches!(self.peek(), Some(b'+' | b'-')) {
                 self.at += 1;
             }
-            self.digit("in exponent of numeric literal")?;
+            self.read_digit("in exponent of numeric literal")?;
             self.skip_digits();
         }
         let digits = self.bytes.get(start..self.at).unwrap_or_default();
         Ok(Json::Number(String::from_utf8_lossy(digits).into_owned()))
     }
 
-    fn digit(&mut self, context: &str) -> Result<(), JsonFault> {
+    fn read_digit(&mut self, context: &str) -> Result<(), JsonFault> {
         let byte = self.next()?;
         if byte.is_ascii_digit() {
             Ok(())
         } else {
-            Err(invalid(byte, context))
+            Err(invalid_byte(byte, context))
         }
     }
 
@@ -253,19 +258,19 @@ impl Scan<'_> {
     }
 
     /// Reads the rest of a string, after its opening quote.
-    fn text(&mut self) -> Result<String, JsonFault> {
+    fn read_text(&mut self) -> Result<String, JsonFault> {
         let mut out = Vec::new();
         loop {
             match self.next()? {
                 b'"' => return Ok(replace_broken(&out)),
-                b'\\' => self.escape(&mut out)?,
-                byte if byte < 0x20 => return Err(invalid(byte, "in string literal")),
+                b'\\' => self.read_escape(&mut out)?,
+                byte if byte < 0x20 => return Err(invalid_byte(byte, "in string literal")),
                 byte => out.push(byte),
             }
         }
     }
 
-    fn escape(&mut self, out: &mut Vec<u8>) -> Result<(), JsonFault> {
+    fn read_escape(&mut self, out: &mut Vec<u8>) -> Result<(), JsonFault> {
         let plain = match self.next()? {
             b'b' => 8,
             b'f' => 12,
@@ -274,11 +279,11 @@ impl Scan<'_> {
             b't' => b'\t',
             same @ (b'"' | b'\\' | b'/') => same,
             b'u' => {
-                let character = self.unicode()?;
+                let character = self.read_unicode()?;
                 out.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
                 return Ok(());
             }
-            byte => return Err(invalid(byte, "in string escape code")),
+            byte => return Err(invalid_byte(byte, "in string escape code")),
         };
         out.push(plain);
         Ok(())
@@ -286,15 +291,15 @@ impl Scan<'_> {
 
     /// Reads the character of a `\u`. A surrogate without its other half is replaced, and a
     /// following escape is read on its own.
-    fn unicode(&mut self) -> Result<char, JsonFault> {
-        let first = self.hex4()?;
+    fn read_unicode(&mut self) -> Result<char, JsonFault> {
+        let first = self.read_hex4()?;
         if !(0xd800..0xe000).contains(&first) {
             return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
         }
         if self.bytes.get(self.at..self.at + 2) == Some(b"\\u") && first < 0xdc00 {
             let back = self.at;
             self.at += 2;
-            let second = self.hex4()?;
+            let second = self.read_hex4()?;
             if (0xdc00..0xe000).contains(&second) {
                 let joined = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
                 return Ok(char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -304,13 +309,13 @@ impl Scan<'_> {
         Ok(char::REPLACEMENT_CHARACTER)
     }
 
-    fn hex4(&mut self) -> Result<u32, JsonFault> {
+    fn read_hex4(&mut self) -> Result<u32, JsonFault> {
         let mut value = 0;
         for _ in 0..4 {
             let byte = self.next()?;
             let digit = char::from(byte)
                 .to_digit(16)
-                .ok_or_else(|| invalid(byte, "in \\u hexadecimal character escape"))?;
+                .ok_or_else(|| invalid_byte(byte, "in \\u hexadecimal character escape"))?;
             value = value * 16 + digit;
         }
         Ok(value)

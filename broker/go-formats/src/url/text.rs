@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Part, Url, is_host_byte, unescape};
+use super::{Part, Url, is_host_byte, unescape_part};
 
 /// The part of a URL that is written, which decides what is escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Url {
         }
         if !self.fragment.is_empty() {
             out.push('#');
-            out.push_str(&normal(&self.fragment, Mode::Fragment));
+            out.push_str(&normalise_part(&self.fragment, Mode::Fragment));
         }
         out
     }
@@ -46,20 +46,20 @@ impl Url {
         }
         out.push_str("//");
         if let Some(user) = &self.user {
-            out.push_str(&escape(&user.name, Mode::User));
+            out.push_str(&escape_part(&user.name, Mode::User));
             if let Some(password) = &user.password {
                 out.push(':');
-                out.push_str(&escape(password, Mode::User));
+                out.push_str(&escape_part(password, Mode::User));
             }
             out.push('@');
         }
-        out.push_str(&escape(&self.host, Mode::Host));
+        out.push_str(&escape_part(&self.host, Mode::Host));
     }
 
     /// Returns the path as `EscapedPath` does: as written, if that is a valid way to escape it.
     #[must_use]
     pub fn escaped_path(&self) -> String {
-        normal(&self.path, Mode::Path)
+        normalise_part(&self.path, Mode::Path)
     }
 
     /// Returns the host without its port, and without the brackets of an IP address.
@@ -88,15 +88,15 @@ impl Url {
 }
 
 /// Returns a part as written, if that is a valid way to escape it. Otherwise escapes it again.
-fn normal(written: &str, mode: Mode) -> String {
+fn normalise_part(written: &str, mode: Mode) -> String {
     let valid = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !is_escaped(byte, mode);
-    match unescape(written, Part::Other) {
-        Ok(bytes) if !written.bytes().all(valid) => escape(&bytes, mode),
+    match unescape_part(written, Part::Other) {
+        Ok(bytes) if !written.bytes().all(valid) => escape_part(&bytes, mode),
         _ => written.to_owned(),
     }
 }
 
-fn escape(bytes: &[u8], mode: Mode) -> String {
+fn escape_part(bytes: &[u8], mode: Mode) -> String {
     let mut out = String::with_capacity(bytes.len());
     for byte in bytes {
         if is_escaped(*byte, mode) {

@@ -32,7 +32,7 @@ struct Equation {
 }
 
 /// The primes and constants of SP 800-186, section 3.2.1.
-static EQUATIONS: LazyLock<[Equation; 4]> = LazyLock::new(|| {
+static CURVE_EQUATIONS: LazyLock<[Equation; 4]> = LazyLock::new(|| {
     let numbers = [
         (
             "ffffffffffffffffffffffffffffffff000000000000000000000001",
@@ -101,7 +101,7 @@ impl Curve {
         }
         let (x, y) = coordinates.split_at(self.size());
         let (x, y) = (Natural::read(x), Natural::read(y));
-        let Some(Equation { prime, constant }) = EQUATIONS.get(self as usize) else {
+        let Some(Equation { prime, constant }) = CURVE_EQUATIONS.get(self as usize) else {
             return Err(PointFault::NotOnCurve);
         };
         if !x.less(prime) || !y.less(prime) {

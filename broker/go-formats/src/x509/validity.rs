@@ -58,14 +58,14 @@ fn is_time(time: &[u8], year: Year, go: GoRelease) -> bool {
         return false;
     };
     (1..=12).contains(month)
-        && (1..=days(year, *month)).contains(day)
+        && (1..=days_of_month(year, *month)).contains(day)
         && *hour < 24
         && *minute < 60
         && seconds.iter().all(|second| *second < 60)
         && is_zone(zone, go)
 }
 
-fn days(year: u32, month: u32) -> u32 {
+fn days_of_month(year: u32, month: u32) -> u32 {
     match month {
         2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => {
             29

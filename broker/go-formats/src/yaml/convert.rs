@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::source::Mark;
-use super::value::{Content, Key, Map, Plain, Value, print_float, print_plain, shown};
+use super::value::{Content, Key, Map, Plain, Value, print_float, print_plain, print_whole};
 use super::{Fault, Limit, Position};
 use crate::json::Json;
 
@@ -11,14 +11,14 @@ use crate::json::Json;
 const MAX_PATH: usize = 256;
 
 /// Converts a document, and collects the positions of its fields.
-pub(super) fn convert(value: &Value) -> Result<(Json, BTreeMap<String, Position>), Fault> {
+pub(super) fn convert_document(value: &Value) -> Result<(Json, BTreeMap<String, Position>), Fault> {
     let mut converter = Converter {
         positions: BTreeMap::new(),
         path: String::new(),
         refused: Vec::new(),
         twice: false,
     };
-    let json = converter.value(value);
+    let json = converter.convert_value(value);
     if let Some((message, certain)) = converter.refused.first() {
         // Go walks maps in random order, so it may name any of several such keys.
         let exact = *certain && converter.refused.len() == 1;
@@ -53,7 +53,7 @@ struct Converter {
 }
 
 impl Converter {
-    fn value(&mut self, value: &Value) -> Json {
+    fn convert_value(&mut self, value: &Value) -> Json {
         match &value.content {
             Content::Plain(Plain::Null) => Json::Null,
             Content::Plain(Plain::Bool(value)) => Json::Bool(*value),
@@ -64,18 +64,18 @@ impl Converter {
             Content::List(items) => {
                 let mut out = Vec::with_capacity(items.len());
                 for (index, item) in items.iter().enumerate() {
-                    out.push(self.at(&format!("[{index}]"), item.start, item));
+                    out.push(self.convert_step(&format!("[{index}]"), item.start, item));
                 }
                 Json::List(out)
             }
-            Content::Map(members) => self.map(members),
+            Content::Map(members) => self.convert_map(members),
         }
     }
 
-    fn map(&mut self, members: &Map) -> Json {
+    fn convert_map(&mut self, members: &Map) -> Json {
         let mut out: BTreeMap<String, Json> = BTreeMap::new();
         for (key, (start, value)) in members {
-            let Some(name) = self.name(key, value) else {
+            let Some(name) = self.key_name(key, value) else {
                 continue;
             };
             let step = if self.path.is_empty() {
@@ -83,19 +83,19 @@ impl Converter {
             } else {
                 format!(".{name}")
             };
-            let json = self.at(&step, *start, value);
+            let json = self.convert_step(&step, *start, value);
             self.twice |= out.insert(name, json).is_some();
         }
         Json::Object(out.into_iter().collect())
     }
 
     /// Converts a value one step further down.
-    fn at(&mut self, step: &str, start: Mark, value: &Value) -> Json {
+    fn convert_step(&mut self, step: &str, start: Mark, value: &Value) -> Json {
         let length = self.path.len();
         if length + step.len() > MAX_PATH {
             // A path of this length names no field, so its positions are not collected.
             let positions = std::mem::take(&mut self.positions);
-            let json = self.value(value);
+            let json = self.convert_value(value);
             self.positions = positions;
             return json;
         }
@@ -105,12 +105,12 @@ impl Converter {
             column: start.column as u64 + 1,
         };
         self.positions.insert(self.path.clone(), position);
-        let json = self.value(value);
+        let json = self.convert_value(value);
         self.path.truncate(length);
         json
     }
 
-    fn name(&mut self, key: &Key, value: &Value) -> Option<String> {
+    fn key_name(&mut self, key: &Key, value: &Value) -> Option<String> {
         match &key.value {
             Plain::Text(text) => Some(text.clone()),
             Plain::Bool(value) => Some(value.to_string()),
@@ -134,7 +134,7 @@ impl Converter {
                 // Two are enough: the first is the error to report, and a second shows that Go's
                 // choice is random.
                 if self.refused.len() < 2 {
-                    let (value, certain) = shown(&value.content);
+                    let (value, certain) = print_whole(&value.content);
                     self.refused.push((
                         format!("unsupported map key of type: {kind}, key: {key}, value: {value}"),
                         certain,

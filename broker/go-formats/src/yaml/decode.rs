@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::parser::{Content as NodeContent, Id, MAX_NODES, Node, Tree};
-use super::resolve::{MERGE, resolve};
+use super::resolve::{MERGE_TAG, resolve_scalar};
 use super::source::Mark;
-use super::value::{Content, Key, Map, Plain, Value, print_plain, shown};
+use super::value::{Content, Key, Map, Plain, Value, print_plain, print_whole};
 use super::{Fault, Limit};
 
 /// The deepest nesting of a document with its aliases expanded. JSON that is deeper is not read
@@ -23,7 +23,7 @@ pub(super) struct Decoded {
 }
 
 /// Decodes a document.
-pub(super) fn decode(tree: &Tree) -> Result<Decoded, Fault> {
+pub(super) fn decode_tree(tree: &Tree) -> Result<Decoded, Fault> {
     let Some(root) = tree.root else {
         return Ok(Decoded {
             value: Value {
@@ -44,7 +44,7 @@ pub(super) fn decode(tree: &Tree) -> Result<Decoded, Fault> {
         keys: 0,
         duplicates: String::new(),
     };
-    let value = decoder.value(root)?;
+    let value = decoder.decode_value(root)?;
     let duplicates = (!decoder.duplicates.is_empty())
         .then(|| format!("yaml: unmarshal errors:{}", decoder.duplicates));
     Ok(Decoded { value, duplicates })
@@ -68,12 +68,15 @@ struct Decoder<'a> {
 
 /// Returns the share of all decoded nodes that may come from aliases.
 fn allowed_ratio(decoded: usize) -> f64 {
-    const LOW: usize = 400_000;
-    const HIGH: usize = 4_000_000;
+    const LOW_NODE_COUNT: usize = 400_000;
+    const HIGH_NODE_COUNT: usize = 4_000_000;
     match decoded {
-        0..=LOW => 0.99,
-        HIGH.. => 0.10,
-        between => 0.99 - 0.89 * ((between - LOW) as f64 / (HIGH - LOW) as f64),
+        0..=LOW_NODE_COUNT => 0.99,
+        HIGH_NODE_COUNT.. => 0.10,
+        between => {
+            0.99 - 0.89
+                * ((between - LOW_NODE_COUNT) as f64 / (HIGH_NODE_COUNT - LOW_NODE_COUNT) as f64)
+        }
     }
 }
 
@@ -86,7 +89,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Counts one node, as the library does to stop aliases that multiply.
-    fn count(&mut self) -> Result<(), Fault> {
+    fn count_node(&mut self) -> Result<(), Fault> {
         self.decoded += 1;
         if self.depth > 0 {
             self.aliased += 1;
@@ -101,30 +104,31 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn value(&mut self, id: Id) -> Result<Value, Fault> {
-        self.count()?;
-        self.descend()?;
+    fn decode_value(&mut self, id: Id) -> Result<Value, Fault> {
+        self.count_node()?;
+        self.enter_level()?;
         let node = self.node(id)?;
         let content = match &node.content {
             NodeContent::Alias { name, target } => {
-                self.aliased(id, name, *target, Self::value)?.content
+                self.expand_alias(id, name, *target, Self::decode_value)?
+                    .content
             }
             NodeContent::Scalar(scalar) => {
                 self.text += scalar.text.len();
                 if self.text > MAX_TEXT {
                     return Err(Fault::Undetermined(Limit::Size));
                 }
-                Content::Plain(resolve(scalar)?)
+                Content::Plain(resolve_scalar(scalar)?)
             }
             NodeContent::Sequence(items) => Content::List(
                 items
                     .iter()
-                    .map(|item| self.value(*item))
+                    .map(|item| self.decode_value(*item))
                     .collect::<Result<_, _>>()?,
             ),
             NodeContent::Mapping(members) => {
                 let mut map = Map::new();
-                self.members(members, &mut map)?;
+                self.decode_members(members, &mut map)?;
                 Content::Map(map)
             }
         };
@@ -136,7 +140,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Enters the next level. Aliases and merge keys create more levels than the file has.
-    fn descend(&mut self) -> Result<(), Fault> {
+    fn enter_level(&mut self) -> Result<(), Fault> {
         self.level += 1;
         if self.level > MAX_LEVELS {
             Err(Fault::Undetermined(Limit::Depth))
@@ -146,7 +150,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Expands an alias: reads its target.
-    fn aliased<T>(
+    fn expand_alias<T>(
         &mut self,
         alias: Id,
         name: &str,
@@ -165,20 +169,20 @@ impl<'a> Decoder<'a> {
         Ok(read)
     }
 
-    fn members(&mut self, members: &[(Id, Id)], map: &mut Map) -> Result<(), Fault> {
+    fn decode_members(&mut self, members: &[(Id, Id)], map: &mut Map) -> Result<(), Fault> {
         for (key, value) in members {
             if self.is_merge(*key)? {
-                self.merge(*value, map)?;
+                self.merge_members(*value, map)?;
                 continue;
             }
             let start = self.node(*key)?.start;
-            let key = match self.value(*key)?.content {
+            let key = match self.decode_value(*key)?.content {
                 Content::Plain(value) => Key {
                     value,
                     serial: self.keys,
                 },
                 other => {
-                    let (shown, exact) = shown(&other);
+                    let (shown, exact) = print_whole(&other);
                     return Err(Fault::Refused {
                         message: format!("yaml: invalid map key: {shown}"),
                         exact,
@@ -187,16 +191,16 @@ impl<'a> Decoder<'a> {
                 }
             };
             self.keys += 1;
-            let value = self.value(*value)?;
+            let value = self.decode_value(*value)?;
             if map.contains_key(&key) {
-                self.complain(value.start.line, &key)?;
+                self.add_duplicate(value.start.line, &key)?;
             }
             map.insert(key, (start, value));
         }
         Ok(())
     }
 
-    fn complain(&mut self, line: usize, key: &Key) -> Result<(), Fault> {
+    fn add_duplicate(&mut self, line: usize, key: &Key) -> Result<(), Fault> {
         let mut shown = String::new();
         print_plain(&key.value, &mut shown);
         self.duplicates.push_str(&format!(
@@ -212,14 +216,14 @@ impl<'a> Decoder<'a> {
     fn is_merge(&self, key: Id) -> Result<bool, Fault> {
         Ok(match &self.node(key)?.content {
             NodeContent::Scalar(scalar) => {
-                scalar.text == "<<" && (scalar.implicit || scalar.tag == MERGE)
+                scalar.text == "<<" && (scalar.implicit || scalar.tag == MERGE_TAG)
             }
             _ => false,
         })
     }
 
     /// Adds the members of other maps to this one.
-    fn merge(&mut self, id: Id, map: &mut Map) -> Result<(), Fault> {
+    fn merge_members(&mut self, id: Id, map: &mut Map) -> Result<(), Fault> {
         if let NodeContent::Sequence(items) = &self.node(id)?.content {
             return items
                 .iter()
@@ -230,21 +234,21 @@ impl<'a> Decoder<'a> {
     }
 
     fn merge_one(&mut self, id: Id, map: &mut Map) -> Result<(), Fault> {
-        self.descend()?;
+        self.enter_level()?;
         let no_map = || Fault::refused("map merge requires map or sequence of maps as the value");
         match &self.node(id)?.content {
             NodeContent::Mapping(members) => {
-                self.count()?;
-                self.members(members, map)?;
+                self.count_node()?;
+                self.decode_members(members, map)?;
             }
             NodeContent::Alias { name, target } => {
                 let NodeContent::Mapping(members) = &self.node(*target)?.content else {
                     return Err(no_map());
                 };
-                self.count()?;
-                self.aliased(id, name, *target, |decoder, _| {
-                    decoder.count()?;
-                    decoder.members(members, map)
+                self.count_node()?;
+                self.expand_alias(id, name, *target, |decoder, _| {
+                    decoder.count_node()?;
+                    decoder.decode_members(members, map)
                 })?;
             }
             _ => return Err(no_map()),

@@ -66,7 +66,7 @@ pub(super) struct Parser<'a> {
 }
 
 /// Creates a refusal at a mark. Lines count from 0, as the library does here.
-fn problem(problem: &str, mark: Mark) -> Fault {
+fn problem_at(problem: &str, mark: Mark) -> Fault {
     let place = if mark.line == 0 {
         String::new()
     } else {
@@ -90,7 +90,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the first document.
-    pub(super) fn document(&mut self) -> Result<Tree, Fault> {
+    pub(super) fn parse_document(&mut self) -> Result<Tree, Fault> {
         self.peek()?;
         self.scanner.skip();
         let root = NodePosition {
@@ -101,10 +101,10 @@ impl<'a> Parser<'a> {
         self.tree.root = match self.peek()?.0 {
             Kind::StreamEnd => return Ok(Tree::default()),
             Kind::Version { .. } | Kind::TagDirective { .. } | Kind::DocumentStart => {
-                self.directives()?;
+                self.parse_directives()?;
                 let (token, start) = self.peek()?;
                 if token != Kind::DocumentStart {
-                    return Err(problem("did not find expected <document start>", start));
+                    return Err(problem_at("did not find expected <document start>", start));
                 }
                 self.scanner.skip();
                 let (token, start) = self.peek()?;
@@ -117,14 +117,14 @@ impl<'a> Parser<'a> {
                         | Kind::StreamEnd
                 );
                 Some(if empty {
-                    self.empty(start)?
+                    self.add_empty(start)?
                 } else {
-                    self.node(root)?
+                    self.parse_node(root)?
                 })
             }
             _ => {
-                self.directives()?;
-                Some(self.node(root)?)
+                self.parse_directives()?;
+                Some(self.parse_node(root)?)
             }
         };
         // The library reads one more token, and then ends.
@@ -179,25 +179,25 @@ impl<'a> Parser<'a> {
         Ok((token.kind, token.end))
     }
 
-    fn directives(&mut self) -> Result<(), Fault> {
+    fn parse_directives(&mut self) -> Result<(), Fault> {
         let mut versioned = false;
         loop {
             let (kind, start) = self.peek()?;
             match kind {
                 Kind::Version { .. } if versioned => {
-                    return Err(problem("found duplicate %YAML directive", start));
+                    return Err(problem_at("found duplicate %YAML directive", start));
                 }
                 Kind::Version { major: 1, minor: 1 } => {
                     versioned = true;
                     self.scanner.skip();
                 }
                 Kind::Version { .. } => {
-                    return Err(problem("found incompatible YAML document", start));
+                    return Err(problem_at("found incompatible YAML document", start));
                 }
                 Kind::TagDirective { .. } => {
                     if let (Kind::TagDirective { handle, prefix }, _) = self.take()? {
                         if self.handles.contains_key(&handle) {
-                            return Err(problem("found duplicate %TAG directive", start));
+                            return Err(problem_at("found duplicate %TAG directive", start));
                         }
                         self.handles.insert(handle, prefix);
                     }
@@ -213,7 +213,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn add(&mut self, start: Mark, content: Content) -> Result<Id, Fault> {
+    fn add_node(&mut self, start: Mark, content: Content) -> Result<Id, Fault> {
         if self.tree.nodes.len() >= MAX_NODES {
             return Err(Fault::Undetermined(Limit::Size));
         }
@@ -222,8 +222,8 @@ impl<'a> Parser<'a> {
     }
 
     /// Adds the node for an omitted value.
-    fn empty(&mut self, mark: Mark) -> Result<Id, Fault> {
-        self.add(
+    fn add_empty(&mut self, mark: Mark) -> Result<Id, Fault> {
+        self.add_node(
             mark,
             Content::Scalar(Scalar {
                 implicit: true,
@@ -232,13 +232,13 @@ impl<'a> Parser<'a> {
         )
     }
 
-    fn node(&mut self, place: NodePosition) -> Result<Id, Fault> {
+    fn parse_node(&mut self, place: NodePosition) -> Result<Id, Fault> {
         if place.depth > MAX_DEPTH {
             return Err(Fault::Undetermined(Limit::Depth));
         }
         let (mut kind, start) = self.peek()?;
         if let Kind::Alias(_) = kind {
-            return self.alias(start);
+            return self.parse_alias(start);
         }
         let (mut anchor, mut tag) = (None, None);
         // A tag and an anchor, in either order, each at most once.
@@ -264,18 +264,18 @@ impl<'a> Parser<'a> {
             Some((handle, suffix, _)) if handle.is_empty() => suffix,
             Some((handle, suffix, mark)) => match self.handles.get(&handle) {
                 Some(prefix) => format!("{prefix}{suffix}"),
-                None => return Err(problem("found undefined tag handle", mark)),
+                None => return Err(problem_at("found undefined tag handle", mark)),
             },
         };
-        self.content(place, &kind, start, anchor, tag)
+        self.parse_content(place, &kind, start, anchor, tag)
     }
 
-    fn alias(&mut self, start: Mark) -> Result<Id, Fault> {
+    fn parse_alias(&mut self, start: Mark) -> Result<Id, Fault> {
         let (Kind::Alias(name), _) = self.take()? else {
-            return self.empty(start);
+            return self.add_empty(start);
         };
         match self.anchors.get(&name).copied() {
-            Some(target) => self.add(start, Content::Alias { name, target }),
+            Some(target) => self.add_node(start, Content::Alias { name, target }),
             None => Err(Fault::refused(format!(
                 "unknown anchor '{name}' referenced"
             ))),
@@ -283,7 +283,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the node itself, after its tag and anchor.
-    fn content(
+    fn parse_content(
         &mut self,
         place: NodePosition,
         kind: &Kind,
@@ -301,7 +301,7 @@ impl<'a> Parser<'a> {
             Kind::Scalar { plain, .. } => {
                 let implicit = tag == "!" || (tag.is_empty() && *plain);
                 let (Kind::Scalar { text, .. }, _) = self.take()? else {
-                    return self.empty(start);
+                    return self.add_empty(start);
                 };
                 Content::Scalar(Scalar {
                     text,
@@ -310,7 +310,7 @@ impl<'a> Parser<'a> {
                 })
             }
             _ if bare => {
-                return Err(problem(
+                return Err(problem_at(
                     "did not find expected node content",
                     self.peek()?.1,
                 ));
@@ -321,7 +321,7 @@ impl<'a> Parser<'a> {
                 tag,
             }),
         };
-        let id = self.add(start, empty)?;
+        let id = self.add_node(start, empty)?;
         // The anchor is set before the children are parsed, because they may be aliases of it.
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, id);
@@ -362,16 +362,16 @@ impl<'a> Parser<'a> {
                     let (_, end) = self.take()?;
                     let nothing = matches!(self.peek()?.0, Kind::BlockEntry | Kind::BlockEnd);
                     items.push(if nothing {
-                        self.empty(end)?
+                        self.add_empty(end)?
                     } else {
-                        self.node(inner)?
+                        self.parse_node(inner)?
                     });
                 }
                 (Kind::BlockEnd, _) => {
                     self.scanner.skip();
                     return Ok(items);
                 }
-                (_, start) => return Err(problem("did not find expected '-' indicator", start)),
+                (_, start) => return Err(problem_at("did not find expected '-' indicator", start)),
             }
         }
     }
@@ -385,9 +385,9 @@ impl<'a> Parser<'a> {
                 Kind::BlockEntry | Kind::Key | Kind::Value | Kind::BlockEnd
             );
             items.push(if nothing {
-                self.empty(end)?
+                self.add_empty(end)?
             } else {
-                self.node(inner)?
+                self.parse_node(inner)?
             });
         }
         Ok(items)
@@ -406,7 +406,7 @@ impl<'a> Parser<'a> {
                     let key = self.block_member(inner)?;
                     let value = match self.peek()? {
                         (Kind::Value, _) => self.block_member(inner)?,
-                        (_, start) => self.empty(start)?,
+                        (_, start) => self.add_empty(start)?,
                     };
                     members.push((key, value));
                 }
@@ -414,7 +414,7 @@ impl<'a> Parser<'a> {
                     self.scanner.skip();
                     return Ok(members);
                 }
-                (_, start) => return Err(problem("did not find expected key", start)),
+                (_, start) => return Err(problem_at("did not find expected key", start)),
             }
         }
     }
@@ -424,9 +424,9 @@ impl<'a> Parser<'a> {
         let (_, end) = self.take()?;
         let nothing = matches!(self.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd);
         if nothing {
-            self.empty(end)
+            self.add_empty(end)
         } else {
-            self.node(inner)
+            self.parse_node(inner)
         }
     }
 
@@ -445,7 +445,7 @@ impl<'a> Parser<'a> {
             first = false;
             items.push(match self.peek()? {
                 (Kind::Key, start) => self.flow_pair(inner, start)?,
-                _ => self.node(inner)?,
+                _ => self.parse_node(inner)?,
             });
         }
     }
@@ -455,7 +455,7 @@ impl<'a> Parser<'a> {
         let (mut kind, start) = self.peek()?;
         if kind != *end && !first {
             if kind != Kind::FlowEntry {
-                return Err(problem(otherwise, start));
+                return Err(problem_at(otherwise, start));
             }
             self.scanner.skip();
             kind = self.peek()?.0;
@@ -470,7 +470,7 @@ impl<'a> Parser<'a> {
     /// Parses a mapping of one member, as an item of a flow sequence.
     fn flow_pair(&mut self, inner: NodePosition, start: Mark) -> Result<Id, Fault> {
         self.scanner.skip();
-        let id = self.add(start, Content::Mapping(Vec::new()))?;
+        let id = self.add_node(start, Content::Mapping(Vec::new()))?;
         let inner = NodePosition {
             depth: inner.depth + 1,
             ..inner
@@ -479,9 +479,9 @@ impl<'a> Parser<'a> {
             Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd => {
                 // The library takes that token, whatever its kind.
                 let (_, end) = self.take()?;
-                self.empty(end)?
+                self.add_empty(end)?
             }
-            _ => self.node(inner)?,
+            _ => self.parse_node(inner)?,
         };
         let value = self.flow_value(inner, &Kind::FlowSequenceEnd)?;
         self.peek()?;
@@ -498,10 +498,10 @@ impl<'a> Parser<'a> {
             self.scanner.skip();
             (kind, start) = self.peek()?;
             if kind != Kind::FlowEntry && kind != *end {
-                return self.node(inner);
+                return self.parse_node(inner);
             }
         }
-        self.empty(start)
+        self.add_empty(start)
     }
 
     fn flow_mapping(&mut self, inner: NodePosition) -> Result<Vec<(Id, Id)>, Fault> {
@@ -522,15 +522,15 @@ impl<'a> Parser<'a> {
                 let (kind, start) = self.peek()?;
                 let nothing = matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowMappingEnd);
                 let key = if nothing {
-                    self.empty(start)?
+                    self.add_empty(start)?
                 } else {
-                    self.node(inner)?
+                    self.parse_node(inner)?
                 };
                 (key, self.flow_value(inner, &Kind::FlowMappingEnd)?)
             } else {
-                let key = self.node(inner)?;
+                let key = self.parse_node(inner)?;
                 let (_, start) = self.peek()?;
-                (key, self.empty(start)?)
+                (key, self.add_empty(start)?)
             };
             members.push(member);
         }

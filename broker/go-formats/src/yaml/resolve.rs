@@ -5,48 +5,48 @@ use super::parser::Scalar;
 use super::value::Plain;
 use crate::base64;
 
-const STRING: &str = "tag:yaml.org,2002:str";
-const BOOLEAN: &str = "tag:yaml.org,2002:bool";
-const INTEGER: &str = "tag:yaml.org,2002:int";
-const FLOAT: &str = "tag:yaml.org,2002:float";
-const NULL: &str = "tag:yaml.org,2002:null";
-const TIMESTAMP: &str = "tag:yaml.org,2002:timestamp";
-const BINARY: &str = "tag:yaml.org,2002:binary";
-pub(super) const MERGE: &str = "tag:yaml.org,2002:merge";
+const STRING_TAG: &str = "tag:yaml.org,2002:str";
+const BOOLEAN_TAG: &str = "tag:yaml.org,2002:bool";
+const INTEGER_TAG: &str = "tag:yaml.org,2002:int";
+const FLOAT_TAG: &str = "tag:yaml.org,2002:float";
+const NULL_TAG: &str = "tag:yaml.org,2002:null";
+const TIMESTAMP_TAG: &str = "tag:yaml.org,2002:timestamp";
+const BINARY_TAG: &str = "tag:yaml.org,2002:binary";
+pub(super) const MERGE_TAG: &str = "tag:yaml.org,2002:merge";
 
 /// Returns the value of a scalar, by its tag or its text.
-pub(super) fn resolve(scalar: &Scalar) -> Result<Plain, Fault> {
+pub(super) fn resolve_scalar(scalar: &Scalar) -> Result<Plain, Fault> {
     let text = &scalar.text;
     let as_text = || Plain::Text(text.clone());
     match scalar.tag.as_str() {
         "" if !scalar.implicit => Ok(as_text()),
-        "" => Ok(guess(text)),
-        BINARY => match base64::decode_standard(text.as_bytes()) {
-            Ok(bytes) => Ok(Plain::Text(replaced(&bytes))),
+        "" => Ok(resolve_plain(text)),
+        BINARY_TAG => match base64::decode_standard(text.as_bytes()) {
+            Ok(bytes) => Ok(Plain::Text(replace_invalid(&bytes))),
             Err(_) => Err(Fault::refused(
                 "!!binary value contains invalid base64 data",
             )),
         },
-        tag @ (BOOLEAN | INTEGER | FLOAT | NULL) => tagged(tag, text),
-        TIMESTAMP if is_timestamp(text) => Ok(as_text()),
-        TIMESTAMP => tagged(TIMESTAMP, text),
+        tag @ (BOOLEAN_TAG | INTEGER_TAG | FLOAT_TAG | NULL_TAG) => resolve_tagged(tag, text),
+        TIMESTAMP_TAG if is_timestamp(text) => Ok(as_text()),
+        TIMESTAMP_TAG => resolve_tagged(TIMESTAMP_TAG, text),
         // `!!str`, and tags that the library ignores.
         _ => Ok(as_text()),
     }
 }
 
 /// Resolves a scalar whose tag states its type.
-fn tagged(tag: &str, text: &str) -> Result<Plain, Fault> {
-    let guessed = guess(text);
+fn resolve_tagged(tag: &str, text: &str) -> Result<Plain, Fault> {
+    let guessed = resolve_plain(text);
     let found = match guessed {
-        Plain::Null => NULL,
-        Plain::Bool(_) => BOOLEAN,
-        Plain::Integer(_) | Plain::Unsigned(_) => INTEGER,
-        Plain::Float(_) => FLOAT,
-        Plain::Text(_) => STRING,
+        Plain::Null => NULL_TAG,
+        Plain::Bool(_) => BOOLEAN_TAG,
+        Plain::Integer(_) | Plain::Unsigned(_) => INTEGER_TAG,
+        Plain::Float(_) => FLOAT_TAG,
+        Plain::Text(_) => STRING_TAG,
     };
     match guessed {
-        Plain::Integer(value) if tag == FLOAT => Ok(Plain::Float(value as f64)),
+        Plain::Integer(value) if tag == FLOAT_TAG => Ok(Plain::Float(value as f64)),
         value if found == tag => Ok(value),
         _ => {
             let short = |tag: &str| tag.replace("tag:yaml.org,2002:", "!!");
@@ -60,7 +60,7 @@ fn tagged(tag: &str, text: &str) -> Result<Plain, Fault> {
 }
 
 /// Resolves a plain text. Timestamps stay texts.
-fn guess(text: &str) -> Plain {
+fn resolve_plain(text: &str) -> Plain {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -77,14 +77,14 @@ fn guess(text: &str) -> Plain {
         _ => {}
     }
     let number = match text.as_bytes() {
-        [b'.', ..] => dotted(text),
-        [b'+' | b'-' | b'0'..=b'9', ..] => number(&text.replace('_', "")),
+        [b'.', ..] => read_dotted(text),
+        [b'+' | b'-' | b'0'..=b'9', ..] => read_number(&text.replace('_', "")),
         _ => None,
     };
     number.unwrap_or_else(|| Plain::Text(text.to_owned()))
 }
 
-fn number(text: &str) -> Option<Plain> {
+fn read_number(text: &str) -> Option<Plain> {
     let (negative, signed, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, true, digits),
         None => (
@@ -93,7 +93,7 @@ fn number(text: &str) -> Option<Plain> {
             text.strip_prefix('+').unwrap_or(text),
         ),
     };
-    if let Some(size) = unsigned(digits) {
+    if let Some(size) = read_unsigned(digits) {
         let size = i128::from(size);
         let value = if negative { -size } else { size };
         match i64::try_from(value) {
@@ -102,11 +102,11 @@ fn number(text: &str) -> Option<Plain> {
             Err(_) => {}
         }
     }
-    float(text).or_else(|| binary(text))
+    read_float(text).or_else(|| read_binary(text))
 }
 
 /// Reads digits with Go's prefixes for another base.
-fn unsigned(digits: &str) -> Option<u64> {
+fn read_unsigned(digits: &str) -> Option<u64> {
     let lower = digits.to_ascii_lowercase();
     let (radix, body) = match lower.as_bytes() {
         [b'0', b'x', ..] => (16, lower.get(2..)),
@@ -120,7 +120,7 @@ fn unsigned(digits: &str) -> Option<u64> {
 }
 
 /// Reads the digits after `0b`, which may have a sign there.
-fn binary(text: &str) -> Option<Plain> {
+fn read_binary(text: &str) -> Option<Plain> {
     let (body, sign) = match (text.strip_prefix("0b"), text.strip_prefix("-0b")) {
         (Some(body), _) => (body, ""),
         (_, Some(body)) => (body, "-"),
@@ -132,7 +132,7 @@ fn binary(text: &str) -> Option<Plain> {
 }
 
 /// Reads `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, if a float64 can represent it.
-fn float(text: &str) -> Option<Plain> {
+fn read_float(text: &str) -> Option<Plain> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
         Some(at) => (unsigned.get(..at)?, unsigned.get(at + 1..)),
@@ -155,7 +155,7 @@ fn float(text: &str) -> Option<Plain> {
 
 /// Reads a text that starts with a dot. Go's `ParseFloat` gets it unchanged and accepts an
 /// underscore only between two digits.
-fn dotted(text: &str) -> Option<Plain> {
+fn read_dotted(text: &str) -> Option<Plain> {
     let bytes = text.as_bytes();
     let digit = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_digit);
     let well_placed = |(index, _): (usize, &u8)| index > 0 && digit(index - 1) && digit(index + 1);
@@ -164,51 +164,53 @@ fn dotted(text: &str) -> Option<Plain> {
         .enumerate()
         .filter(|(_, byte)| **byte == b'_')
         .all(well_placed);
-    fits.then(|| float(&text.replace('_', ""))).flatten()
+    fits.then(|| read_float(&text.replace('_', ""))).flatten()
 }
 
 /// Whether Go's `time.Parse` accepts the text by one of the library's four layouts.
 fn is_timestamp(text: &str) -> bool {
-    let Some(rest) = date(text) else { return false };
+    let Some(rest) = skip_date(text) else {
+        return false;
+    };
     if rest.is_empty() {
         return true;
     }
     match rest.strip_prefix(' ') {
         // Where the layout has one blank, the text may have several.
-        Some(rest) => clock(rest.trim_start_matches(' ')).is_some_and(str::is_empty),
+        Some(rest) => skip_clock(rest.trim_start_matches(' ')).is_some_and(str::is_empty),
         None => rest
             .strip_prefix(['T', 't'])
-            .and_then(clock)
+            .and_then(skip_clock)
             .is_some_and(is_zone),
     }
 }
 
 /// Returns the rest after a year of four digits, a month and a day.
-fn date(text: &str) -> Option<&str> {
+fn skip_date(text: &str) -> Option<&str> {
     let (year, rest) = text.split_at_checked(4)?;
     let year = year
         .bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| year.parse::<i16>().ok())
         .flatten()?;
-    let (month, rest) = short(rest.strip_prefix('-')?)?;
-    let (day, rest) = short(rest.strip_prefix('-')?)?;
+    let (month, rest) = read_short(rest.strip_prefix('-')?)?;
+    let (day, rest) = read_short(rest.strip_prefix('-')?)?;
     jiff::civil::Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
     Some(rest)
 }
 
 /// Reads one or two digits.
-fn short(text: &str) -> Option<(u32, &str)> {
+fn read_short(text: &str) -> Option<(u32, &str)> {
     let width = text.bytes().take(2).take_while(u8::is_ascii_digit).count();
     let value = text.get(..width)?.parse().ok()?;
     Some((value, text.get(width..)?))
 }
 
 /// Returns the rest after hours, minutes and seconds.
-fn clock(text: &str) -> Option<&str> {
-    let (hour, rest) = short(text)?;
-    let (minute, rest) = short(rest.strip_prefix(':')?)?;
-    let (second, rest) = short(rest.strip_prefix(':')?)?;
+fn skip_clock(text: &str) -> Option<&str> {
+    let (hour, rest) = read_short(text)?;
+    let (minute, rest) = read_short(rest.strip_prefix(':')?)?;
+    let (second, rest) = read_short(rest.strip_prefix(':')?)?;
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
@@ -243,7 +245,7 @@ fn is_zone(text: &str) -> bool {
 
 /// Converts bytes to text. Each byte that is not part of a character becomes U+FFFD, as in Go's
 /// JSON.
-fn replaced(bytes: &[u8]) -> String {
+fn replace_invalid(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());
@@ -258,7 +260,7 @@ mod tests {
     use super::*;
 
     fn plain(text: &str) -> Plain {
-        resolve(&Scalar {
+        resolve_scalar(&Scalar {
             text: text.to_owned(),
             tag: String::new(),
             implicit: true,

@@ -56,8 +56,8 @@ impl Scanner<'_> {
         self.key_allowed = false;
         let start = self.source.mark;
         let mut text = String::new();
-        let broken = self.plain(&mut text)?;
-        self.push(Kind::Scalar { text, plain: true }, start);
+        let broken = self.read_plain(&mut text)?;
+        self.push_token(Kind::Scalar { text, plain: true }, start);
         if broken {
             self.key_allowed = true;
         }
@@ -65,28 +65,33 @@ impl Scanner<'_> {
     }
 
     /// Reads a plain scalar. Returns true if it ended after a line end.
-    fn plain(&mut self, text: &mut String) -> Result<bool, Fault> {
+    fn read_plain(&mut self, text: &mut String) -> Result<bool, Fault> {
         let least = usize::try_from(self.indent + 1).unwrap_or_default();
         let mut gap = Gap::default();
         loop {
             self.source.ensure(4)?;
-            if self.source.document_indicator().is_some() || self.source.here() == '#' {
+            if self.source.document_indicator().is_some() || self.source.current_char() == '#' {
                 break;
             }
-            while !is_blank_or_end(self.source.here()) && !self.ends_plain() {
+            while !is_blank_or_end(self.source.current_char()) && !self.ends_plain() {
                 if !gap.is_empty() {
                     gap.take(text);
                 }
                 self.source.read(text);
                 self.source.ensure(2)?;
             }
-            if !is_blank(self.source.here()) && !is_break(self.source.here()) {
+            if !is_blank(self.source.current_char()) && !is_break(self.source.current_char()) {
                 break;
             }
             self.source.ensure(1)?;
-            while is_blank(self.source.here()) || is_break(self.source.here()) {
-                if gap.broken && self.source.mark.column < least && self.source.here() == '\t' {
-                    return Err(self.problem("found a tab character that violates indentation"));
+            while is_blank(self.source.current_char()) || is_break(self.source.current_char()) {
+                if gap.broken
+                    && self.source.mark.column < least
+                    && self.source.current_char() == '\t'
+                {
+                    return Err(
+                        self.problem_here("found a tab character that violates indentation")
+                    );
                 }
                 self.take_gap(&mut gap)?;
             }
@@ -98,7 +103,7 @@ impl Scanner<'_> {
     }
 
     fn ends_plain(&self) -> bool {
-        match self.source.here() {
+        match self.source.current_char() {
             ':' => is_blank_or_end(self.source.peek(1)),
             here => self.flow_level > 0 && matches!(here, ',' | '?' | '[' | ']' | '{' | '}'),
         }
@@ -106,7 +111,7 @@ impl Scanner<'_> {
 
     /// Takes one blank or line end into the gap.
     fn take_gap(&mut self, gap: &mut Gap) -> Result<(), Fault> {
-        if is_blank(self.source.here()) {
+        if is_blank(self.source.current_char()) {
             if gap.broken {
                 self.source.skip();
             } else {
@@ -130,25 +135,25 @@ impl Scanner<'_> {
         self.key_allowed = false;
         let start = self.source.mark;
         let mut text = String::new();
-        self.quoted(single, &mut text)?;
-        self.push(Kind::Scalar { text, plain: false }, start);
+        self.read_quoted(single, &mut text)?;
+        self.push_token(Kind::Scalar { text, plain: false }, start);
         Ok(())
     }
 
-    fn quoted(&mut self, single: bool, text: &mut String) -> Result<(), Fault> {
+    fn read_quoted(&mut self, single: bool, text: &mut String) -> Result<(), Fault> {
         let quote = if single { '\'' } else { '"' };
         self.source.skip();
         let mut gap = Gap::default();
         loop {
             self.source.ensure(4)?;
             if self.source.document_indicator().is_some() {
-                return Err(self.problem("found unexpected document indicator"));
+                return Err(self.problem_here("found unexpected document indicator"));
             }
-            if self.source.here() == '\0' {
-                return Err(self.problem("found unexpected end of stream"));
+            if self.source.current_char() == '\0' {
+                return Err(self.problem_here("found unexpected end of stream"));
             }
-            while !is_blank_or_end(self.source.here()) {
-                match self.source.here() {
+            while !is_blank_or_end(self.source.current_char()) {
+                match self.source.current_char() {
                     '\'' if single && self.source.peek(1) == '\'' => {
                         text.push('\'');
                         self.source.skip_all(2);
@@ -162,17 +167,17 @@ impl Scanner<'_> {
                         gap.broken = true;
                         break;
                     }
-                    '\\' if !single => self.escaped(text)?,
+                    '\\' if !single => self.read_escaped(text)?,
                     _ => self.source.read(text),
                 }
                 self.source.ensure(2)?;
             }
             self.source.ensure(1)?;
-            if self.source.here() == quote {
+            if self.source.current_char() == quote {
                 self.source.skip();
                 return Ok(());
             }
-            while is_blank(self.source.here()) || is_break(self.source.here()) {
+            while is_blank(self.source.current_char()) || is_break(self.source.current_char()) {
                 self.take_gap(&mut gap)?;
             }
             gap.take(text);
@@ -180,7 +185,7 @@ impl Scanner<'_> {
     }
 
     /// Reads a backslash and the escape after it.
-    fn escaped(&mut self, text: &mut String) -> Result<(), Fault> {
+    fn read_escaped(&mut self, text: &mut String) -> Result<(), Fault> {
         let plain = match self.source.peek(1) {
             '0' => '\0',
             'a' => '\u{7}',
@@ -199,7 +204,7 @@ impl Scanner<'_> {
             'x' => return self.escaped_code(2, text),
             'u' => return self.escaped_code(4, text),
             'U' => return self.escaped_code(8, text),
-            _ => return Err(self.problem("found unknown escape character")),
+            _ => return Err(self.problem_here("found unknown escape character")),
         };
         text.push(plain);
         self.source.skip_all(2);
@@ -213,11 +218,11 @@ impl Scanner<'_> {
         for index in 0..digits {
             match self.source.peek(index).to_digit(16) {
                 Some(digit) => value = (value << 4) + digit,
-                None => return Err(self.problem("did not find expected hexdecimal number")),
+                None => return Err(self.problem_here("did not find expected hexdecimal number")),
             }
         }
         let Some(character) = char::from_u32(value) else {
-            return Err(self.problem("found invalid Unicode character escape code"));
+            return Err(self.problem_here("found invalid Unicode character escape code"));
         };
         text.push(character);
         self.source.skip_all(digits);
@@ -229,12 +234,12 @@ impl Scanner<'_> {
         self.key_allowed = true;
         let start = self.source.mark;
         let mut text = String::new();
-        self.block(literal, &mut text)?;
-        self.push(Kind::Scalar { text, plain: false }, start);
+        self.read_block(literal, &mut text)?;
+        self.push_token(Kind::Scalar { text, plain: false }, start);
         Ok(())
     }
 
-    fn block(&mut self, literal: bool, text: &mut String) -> Result<(), Fault> {
+    fn read_block(&mut self, literal: bool, text: &mut String) -> Result<(), Fault> {
         self.source.skip();
         let (chomping, increment) = self.block_header()?;
         let outer = usize::try_from(self.indent).unwrap_or_default();
@@ -243,8 +248,8 @@ impl Scanner<'_> {
         let mut after_blank = false;
         self.block_breaks(&mut indent, &mut breaks)?;
         self.source.ensure(1)?;
-        while self.source.mark.column == indent && self.source.here() != '\0' {
-            let blank = is_blank(self.source.here());
+        while self.source.mark.column == indent && self.source.current_char() != '\0' {
+            let blank = is_blank(self.source.current_char());
             // Lines are folded, except next to a line that starts with a blank.
             if !literal && !after_blank && !blank && last_break.starts_with('\n') {
                 if breaks.is_empty() {
@@ -257,7 +262,7 @@ impl Scanner<'_> {
             text.push_str(&breaks);
             breaks.clear();
             after_blank = blank;
-            while !is_break_or_end(self.source.here()) {
+            while !is_break_or_end(self.source.current_char()) {
                 self.source.read(text);
                 self.source.ensure(1)?;
             }
@@ -280,7 +285,7 @@ impl Scanner<'_> {
         let (mut chomping, mut increment) = (None, None);
         self.source.ensure(1)?;
         for _ in 0..2 {
-            match self.source.here() {
+            match self.source.current_char() {
                 sign @ ('+' | '-') if chomping.is_none() => {
                     chomping = Some(if sign == '+' {
                         Chomping::Keep
@@ -289,7 +294,7 @@ impl Scanner<'_> {
                     });
                 }
                 '0' if increment.is_none() => {
-                    return Err(self.problem("found an indentation indicator equal to 0"));
+                    return Err(self.problem_here("found an indentation indicator equal to 0"));
                 }
                 digit @ '1'..='9' if increment.is_none() => increment = digit.to_digit(10),
                 _ => break,
@@ -313,17 +318,16 @@ impl Scanner<'_> {
         loop {
             self.source.ensure(1)?;
             let inside = |indent: usize, column: usize| indent == 0 || column < indent;
-            while inside(*indent, self.source.mark.column) && self.source.here() == ' ' {
+            while inside(*indent, self.source.mark.column) && self.source.current_char() == ' ' {
                 self.source.skip();
                 self.source.ensure(1)?;
             }
             deepest = deepest.max(self.source.mark.column);
-            if inside(*indent, self.source.mark.column) && self.source.here() == '\t' {
-                return Err(
-                    self.problem("found a tab character where an indentation space is expected")
-                );
+            if inside(*indent, self.source.mark.column) && self.source.current_char() == '\t' {
+                return Err(self
+                    .problem_here("found a tab character where an indentation space is expected"));
             }
-            if !is_break(self.source.here()) {
+            if !is_break(self.source.current_char()) {
                 break;
             }
             self.source.ensure(2)?;

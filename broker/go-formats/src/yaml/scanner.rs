@@ -80,7 +80,7 @@ pub(super) struct Scanner<'a> {
     keys_by_token: HashMap<usize, usize>,
 }
 
-fn column(mark: Mark) -> isize {
+fn column_of(mark: Mark) -> isize {
     isize::try_from(mark.column).unwrap_or(isize::MAX)
 }
 
@@ -119,7 +119,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Creates a refusal at the current place.
-    pub(super) fn problem(&self, problem: &str) -> Fault {
+    pub(super) fn problem_here(&self, problem: &str) -> Fault {
         let line = self.source.mark.line;
         let place = if line == 0 {
             String::new()
@@ -137,23 +137,23 @@ impl<'a> Scanner<'a> {
     pub(super) fn skip_rest_of_line(&mut self) -> Result<(), Fault> {
         self.source.skip_blanks()?;
         self.source.skip_comment()?;
-        if !is_break_or_end(self.source.here()) {
-            return Err(self.problem("did not find expected comment or line break"));
+        if !is_break_or_end(self.source.current_char()) {
+            return Err(self.problem_here("did not find expected comment or line break"));
         }
-        if is_break(self.source.here()) {
+        if is_break(self.source.current_char()) {
             self.source.ensure(2)?;
             self.source.skip_line();
         }
         Ok(())
     }
 
-    pub(super) fn push(&mut self, kind: Kind, start: Mark) {
+    pub(super) fn push_token(&mut self, kind: Kind, start: Mark) {
         let end = self.source.mark;
         self.tokens.push_back(Token { kind, start, end });
     }
 
     /// Inserts a token before the one of that number, or at the end if that one was already taken.
-    fn insert(&mut self, number: Option<usize>, kind: Kind, mark: Mark) {
+    fn insert_token(&mut self, number: Option<usize>, kind: Kind, mark: Mark) {
         let token = Token {
             kind,
             start: mark,
@@ -173,26 +173,26 @@ impl<'a> Scanner<'a> {
                     _ => break,
                 }
             }
-            self.fetch()?;
+            self.fetch_tokens()?;
         }
         self.ready = true;
         Ok(())
     }
 
     /// Adds the next token to the queue, and the tokens that it implies.
-    fn fetch(&mut self) -> Result<(), Fault> {
+    fn fetch_tokens(&mut self) -> Result<(), Fault> {
         self.source.ensure(1)?;
         if !self.started {
             self.started = true;
             self.key_allowed = true;
             self.keys.push(SimpleKey::default());
-            self.push(Kind::StreamStart, self.source.mark);
+            self.push_token(Kind::StreamStart, self.source.mark);
             return Ok(());
         }
         self.skip_to_token()?;
-        self.close_blocks(column(self.source.mark));
+        self.close_blocks(column_of(self.source.mark));
         self.source.ensure(4)?;
-        let (here, next) = (self.source.here(), self.source.peek(1));
+        let (here, next) = (self.source.current_char(), self.source.peek(1));
         if here == '\0' {
             return self.fetch_stream_end();
         }
@@ -223,10 +223,10 @@ impl<'a> Scanner<'a> {
             '-' if !is_blank(next) => self.fetch_plain_scalar(),
             '?' | ':' if !flow && !is_blank_or_end(next) => self.fetch_plain_scalar(),
             '-' | '?' | ':' | '#' | '|' | '>' | '%' | '@' | '`' => {
-                Err(self.problem("found character that cannot start any token"))
+                Err(self.problem_here("found character that cannot start any token"))
             }
             blank if is_blank_or_end(blank) => {
-                Err(self.problem("found character that cannot start any token"))
+                Err(self.problem_here("found character that cannot start any token"))
             }
             _ => self.fetch_plain_scalar(),
         }
@@ -241,12 +241,13 @@ impl<'a> Scanner<'a> {
             }
             self.source.ensure(1)?;
             let tabs = self.flow_level > 0 || !self.key_allowed;
-            while self.source.here() == ' ' || (tabs && self.source.here() == '\t') {
+            while self.source.current_char() == ' ' || (tabs && self.source.current_char() == '\t')
+            {
                 self.source.skip();
                 self.source.ensure(1)?;
             }
             self.source.skip_comment()?;
-            if !is_break(self.source.here()) {
+            if !is_break(self.source.current_char()) {
                 return Ok(());
             }
             self.source.ensure(2)?;
@@ -270,7 +271,7 @@ impl<'a> Scanner<'a> {
         }
         if key.mark.line < here.line || key.mark.index + MAX_KEY < here.index {
             if key.required {
-                return Err(self.problem("could not find expected ':'"));
+                return Err(self.problem_here("could not find expected ':'"));
             }
             key.possible = false;
             return Ok(false);
@@ -284,7 +285,7 @@ impl<'a> Scanner<'a> {
             return Ok(());
         }
         let mark = self.source.mark;
-        let required = self.flow_level == 0 && self.indent == column(mark);
+        let required = self.flow_level == 0 && self.indent == column_of(mark);
         let key = SimpleKey {
             possible: true,
             required,
@@ -304,7 +305,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn drop_key(&mut self) -> Result<(), Fault> {
         match self.keys.last_mut() {
             Some(key) if key.possible && key.required => {
-                Err(self.problem("could not find expected ':'"))
+                Err(self.problem_here("could not find expected ':'"))
             }
             Some(key) if key.possible => {
                 key.possible = false;
@@ -329,16 +330,16 @@ impl<'a> Scanner<'a> {
         self.indents.push(self.indent);
         self.indent = column;
         if self.indents.len() > MAX_OPEN {
-            return Err(self.problem(&format!("exceeded max depth of {MAX_OPEN}")));
+            return Err(self.problem_here(&format!("exceeded max depth of {MAX_OPEN}")));
         }
-        self.insert(number, kind, mark);
+        self.insert_token(number, kind, mark);
         Ok(())
     }
 
     /// Closes the block collections to the right of the column.
     fn close_blocks(&mut self, column: isize) {
         while self.flow_level == 0 && self.indent > column {
-            self.push(Kind::BlockEnd, self.source.mark);
+            self.push_token(Kind::BlockEnd, self.source.mark);
             self.indent = self.indents.pop().unwrap_or(-1);
         }
     }
@@ -351,7 +352,7 @@ impl<'a> Scanner<'a> {
         self.close_blocks(-1);
         self.drop_key()?;
         self.key_allowed = false;
-        self.push(Kind::StreamEnd, self.source.mark);
+        self.push_token(Kind::StreamEnd, self.source.mark);
         Ok(())
     }
 
@@ -360,23 +361,23 @@ impl<'a> Scanner<'a> {
         self.drop_key()?;
         self.key_allowed = false;
         let start = self.source.mark;
-        let kind = self.directive()?;
-        self.push(kind, start);
+        let kind = self.read_directive()?;
+        self.push_token(kind, start);
         Ok(())
     }
 
     /// Adds a token of `count` characters.
-    fn take(&mut self, kind: Kind, count: usize) {
+    fn take_characters(&mut self, kind: Kind, count: usize) {
         let start = self.source.mark;
         self.source.skip_all(count);
-        self.push(kind, start);
+        self.push_token(kind, start);
     }
 
     fn fetch_document_indicator(&mut self, kind: Kind) -> Result<(), Fault> {
         self.close_blocks(-1);
         self.drop_key()?;
         self.key_allowed = false;
-        self.take(kind, 3);
+        self.take_characters(kind, 3);
         Ok(())
     }
 
@@ -390,10 +391,10 @@ impl<'a> Scanner<'a> {
         });
         self.flow_level += 1;
         if self.flow_level > MAX_OPEN {
-            return Err(self.problem(&format!("exceeded max depth of {MAX_OPEN}")));
+            return Err(self.problem_here(&format!("exceeded max depth of {MAX_OPEN}")));
         }
         self.key_allowed = true;
-        self.take(kind, 1);
+        self.take_characters(kind, 1);
         Ok(())
     }
 
@@ -407,14 +408,14 @@ impl<'a> Scanner<'a> {
             }
         }
         self.key_allowed = false;
-        self.take(kind, 1);
+        self.take_characters(kind, 1);
         Ok(())
     }
 
     fn fetch_flow_entry(&mut self) -> Result<(), Fault> {
         self.drop_key()?;
         self.key_allowed = true;
-        self.take(Kind::FlowEntry, 1);
+        self.take_characters(Kind::FlowEntry, 1);
         Ok(())
     }
 
@@ -424,10 +425,10 @@ impl<'a> Scanner<'a> {
             return Ok(());
         }
         if !self.key_allowed {
-            return Err(self.problem(otherwise));
+            return Err(self.problem_here(otherwise));
         }
         let mark = self.source.mark;
-        self.open_block(column(mark), None, kind, mark)
+        self.open_block(column_of(mark), None, kind, mark)
     }
 
     fn fetch_block_entry(&mut self) -> Result<(), Fault> {
@@ -437,7 +438,7 @@ impl<'a> Scanner<'a> {
         )?;
         self.drop_key()?;
         self.key_allowed = true;
-        self.take(Kind::BlockEntry, 1);
+        self.take_characters(Kind::BlockEntry, 1);
         Ok(())
     }
 
@@ -448,7 +449,7 @@ impl<'a> Scanner<'a> {
         )?;
         self.drop_key()?;
         self.key_allowed = self.flow_level == 0;
-        self.take(Kind::Key, 1);
+        self.take_characters(Kind::Key, 1);
         Ok(())
     }
 
@@ -456,9 +457,9 @@ impl<'a> Scanner<'a> {
         let level = self.keys.len().saturating_sub(1);
         if self.is_possible(level)? {
             let key = self.keys.last().copied().unwrap_or_default();
-            self.insert(Some(key.number), Kind::Key, key.mark);
+            self.insert_token(Some(key.number), Kind::Key, key.mark);
             self.open_block(
-                column(key.mark),
+                column_of(key.mark),
                 Some(key.number),
                 Kind::BlockMappingStart,
                 key.mark,
@@ -475,7 +476,7 @@ impl<'a> Scanner<'a> {
             )?;
             self.key_allowed = self.flow_level == 0;
         }
-        self.take(Kind::Value, 1);
+        self.take_characters(Kind::Value, 1);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@
 use super::Fault;
 
 /// The number of bytes that the library decodes at a time.
-const PIECE: usize = 512;
+const PIECE_BYTES: usize = 512;
 
 /// A place in the text; all counts are from 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the character at the place.
-    pub(super) fn here(&self) -> char {
+    pub(super) fn current_char(&self) -> char {
         self.peek(0)
     }
 
@@ -79,18 +79,18 @@ impl<'a> Source<'a> {
 
     /// Decodes more, until `length` characters are available.
     pub(super) fn ensure(&mut self, length: usize) -> Result<(), Fault> {
-        if self.unread() >= length {
+        if self.unread_bytes() >= length {
             return Ok(());
         }
-        let encoding = self.encoding();
+        let encoding = self.detect_encoding();
         self.window = self.at;
         let mut first = true;
-        while self.unread() < length {
+        while self.unread_bytes() < length {
             if !first || self.decoded == self.taken {
-                self.refill();
+                self.refill_bytes();
             }
             first = false;
-            self.decode(encoding)?;
+            self.decode_bytes(encoding)?;
             if self.ended {
                 self.characters.push('\0');
                 break;
@@ -99,16 +99,16 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    fn unread(&self) -> usize {
+    fn unread_bytes(&self) -> usize {
         self.characters.len() - self.at.min(self.characters.len())
     }
 
-    fn encoding(&mut self) -> Encoding {
+    fn detect_encoding(&mut self) -> Encoding {
         if let Some(encoding) = self.encoding {
             return encoding;
         }
         while !self.ended && self.taken < 3 {
-            self.refill();
+            self.refill_bytes();
         }
         let (encoding, mark) = match self.input {
             [0xff, 0xfe, ..] => (Encoding::Utf16Little, 2),
@@ -121,8 +121,8 @@ impl<'a> Source<'a> {
         encoding
     }
 
-    fn refill(&mut self) {
-        let room = PIECE.saturating_sub(self.taken - self.decoded);
+    fn refill_bytes(&mut self) {
+        let room = PIECE_BYTES.saturating_sub(self.taken - self.decoded);
         if self.taken == self.input.len() {
             self.ended = true;
         }
@@ -130,18 +130,18 @@ impl<'a> Source<'a> {
     }
 
     /// Decodes the bytes read so far, up to an incomplete character.
-    fn decode(&mut self, encoding: Encoding) -> Result<(), Fault> {
+    fn decode_bytes(&mut self, encoding: Encoding) -> Result<(), Fault> {
         while self.decoded < self.taken {
             let bytes = self.input.get(self.decoded..self.taken).unwrap_or_default();
             let next = match encoding {
-                Encoding::Utf8 => utf8(bytes, self.ended),
-                Encoding::Utf16Little => utf16(bytes, u16::from_le_bytes, self.ended),
-                Encoding::Utf16Big => utf16(bytes, u16::from_be_bytes, self.ended),
+                Encoding::Utf8 => next_utf8(bytes, self.ended),
+                Encoding::Utf16Little => next_utf16(bytes, u16::from_le_bytes, self.ended),
+                Encoding::Utf16Big => next_utf16(bytes, u16::from_be_bytes, self.ended),
             };
             let Some((character, width)) = next.map_err(Fault::refused)? else {
                 return Ok(());
             };
-            if !allowed(character) {
+            if !is_allowed(character) {
                 return Err(Fault::refused("control characters are not allowed"));
             }
             self.characters.push(character);
@@ -164,13 +164,13 @@ impl<'a> Source<'a> {
 
     /// Appends the character to a text and advances.
     pub(super) fn read(&mut self, into: &mut String) {
-        into.push(self.here());
+        into.push(self.current_char());
         self.skip();
     }
 
     /// Advances to the next line, if the place is at the end of one.
     pub(super) fn skip_line(&mut self) {
-        let width = match (self.here(), self.peek(1)) {
+        let width = match (self.current_char(), self.peek(1)) {
             ('\r', '\n') => 2,
             (here, _) if is_break(here) => 1,
             _ => return,
@@ -184,7 +184,7 @@ impl<'a> Source<'a> {
     /// Appends the line end to a text and advances to the next line. Only the two Unicode
     /// separators stay unchanged.
     pub(super) fn read_line(&mut self, into: &mut String) {
-        match self.here() {
+        match self.current_char() {
             separator @ ('\u{2028}' | '\u{2029}') => into.push(separator),
             '\r' | '\n' | '\u{85}' => into.push('\n'),
             _ => return,
@@ -195,7 +195,7 @@ impl<'a> Source<'a> {
     /// Skips blanks.
     pub(super) fn skip_blanks(&mut self) -> Result<(), Fault> {
         self.ensure(1)?;
-        while is_blank(self.here()) {
+        while is_blank(self.current_char()) {
             self.skip();
             self.ensure(1)?;
         }
@@ -204,8 +204,8 @@ impl<'a> Source<'a> {
 
     /// Skips a comment, if one starts here.
     pub(super) fn skip_comment(&mut self) -> Result<(), Fault> {
-        if self.here() == '#' {
-            while !is_break_or_end(self.here()) {
+        if self.current_char() == '#' {
+            while !is_break_or_end(self.current_char()) {
                 self.skip();
                 self.ensure(1)?;
             }
@@ -215,7 +215,7 @@ impl<'a> Source<'a> {
 
     /// Whether a document starts or ends here: `---` or `...` alone at the start of a line.
     pub(super) fn document_indicator(&self) -> Option<char> {
-        let sign = self.here();
+        let sign = self.current_char();
         let all = self.mark.column == 0
             && matches!(sign, '-' | '.')
             && self.peek(1) == sign
@@ -245,12 +245,12 @@ pub(super) fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }
 
-fn allowed(character: char) -> bool {
+fn is_allowed(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
 /// Returns the first character and its width; `None` if it is incomplete.
-fn utf8(bytes: &[u8], ended: bool) -> Result<Option<(char, usize)>, &'static str> {
+fn next_utf8(bytes: &[u8], ended: bool) -> Result<Option<(char, usize)>, &'static str> {
     let Some(first) = bytes.first() else {
         return Ok(None);
     };
@@ -283,7 +283,7 @@ fn utf8(bytes: &[u8], ended: bool) -> Result<Option<(char, usize)>, &'static str
         .ok_or("invalid Unicode character")
 }
 
-fn utf16(
+fn next_utf16(
     bytes: &[u8],
     unit: fn([u8; 2]) -> u16,
     ended: bool,

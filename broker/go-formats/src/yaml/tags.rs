@@ -17,14 +17,14 @@ impl Scanner<'_> {
         self.key_allowed = false;
         let start = self.source.mark;
         self.source.skip();
-        let name = self.word()?;
-        let after = self.source.here();
+        let name = self.read_word()?;
+        let after = self.source.current_char();
         let ended = is_blank_or_end(after)
             || matches!(after, '?' | ':' | ',' | ']' | '}' | '%' | '@' | '`');
         if name.is_empty() || !ended {
-            return Err(self.problem("did not find expected alphabetic or numeric character"));
+            return Err(self.problem_here("did not find expected alphabetic or numeric character"));
         }
-        self.push(
+        self.push_token(
             if alias {
                 Kind::Alias(name)
             } else {
@@ -35,10 +35,10 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn word(&mut self) -> Result<String, Fault> {
+    fn read_word(&mut self) -> Result<String, Fault> {
         let mut word = String::new();
         self.source.ensure(1)?;
-        while is_word(self.source.here()) {
+        while is_word(self.source.current_char()) {
             self.source.read(&mut word);
             self.source.ensure(1)?;
         }
@@ -49,23 +49,23 @@ impl Scanner<'_> {
         self.save_key()?;
         self.key_allowed = false;
         let start = self.source.mark;
-        let kind = self.tag()?;
+        let kind = self.read_tag()?;
         self.source.ensure(1)?;
-        if !is_blank_or_end(self.source.here()) {
-            return Err(self.problem("did not find expected whitespace or line break"));
+        if !is_blank_or_end(self.source.current_char()) {
+            return Err(self.problem_here("did not find expected whitespace or line break"));
         }
-        self.push(kind, start);
+        self.push_token(kind, start);
         Ok(())
     }
 
     /// Reads `!<uri>`, `!handle!suffix`, `!suffix` or `!`.
-    fn tag(&mut self) -> Result<Kind, Fault> {
+    fn read_tag(&mut self) -> Result<Kind, Fault> {
         self.source.ensure(2)?;
         if self.source.peek(1) == '<' {
             self.source.skip_all(2);
-            let suffix = self.uri("")?;
-            if self.source.here() != '>' {
-                return Err(self.problem("did not find the expected '>'"));
+            let suffix = self.read_uri("")?;
+            if self.source.current_char() != '>' {
+                return Err(self.problem_here("did not find the expected '>'"));
             }
             self.source.skip();
             return Ok(Kind::Tag {
@@ -73,13 +73,13 @@ impl Scanner<'_> {
                 suffix,
             });
         }
-        let handle = self.handle(Of::Node)?;
+        let handle = self.read_handle(Of::Node)?;
         if handle.len() > 1 && handle.ends_with('!') {
-            let suffix = self.uri("")?;
+            let suffix = self.read_uri("")?;
             return Ok(Kind::Tag { handle, suffix });
         }
         // It was not a handle but the start of a suffix.
-        let suffix = self.uri(&handle)?;
+        let suffix = self.read_uri(&handle)?;
         Ok(if suffix.is_empty() {
             Kind::Tag {
                 handle: String::new(),
@@ -93,32 +93,32 @@ impl Scanner<'_> {
         })
     }
 
-    fn handle(&mut self, of: Of) -> Result<String, Fault> {
+    fn read_handle(&mut self, of: Of) -> Result<String, Fault> {
         self.source.ensure(1)?;
-        if self.source.here() != '!' {
-            return Err(self.problem("did not find expected '!'"));
+        if self.source.current_char() != '!' {
+            return Err(self.problem_here("did not find expected '!'"));
         }
         let mut handle = String::new();
         self.source.read(&mut handle);
         self.source.ensure(1)?;
-        handle.push_str(&self.word()?);
-        if self.source.here() == '!' {
+        handle.push_str(&self.read_word()?);
+        if self.source.current_char() == '!' {
             self.source.read(&mut handle);
         } else if of == Of::Directive && handle != "!" {
-            return Err(self.problem("did not find expected '!'"));
+            return Err(self.problem_here("did not find expected '!'"));
         }
         Ok(handle)
     }
 
     /// Reads the rest of a tag. `head` is the part that was taken for its handle.
-    fn uri(&mut self, head: &str) -> Result<String, Fault> {
+    fn read_uri(&mut self, head: &str) -> Result<String, Fault> {
         let mut uri: Vec<u8> = head.bytes().skip(1).collect();
         let mut any = !head.is_empty();
         self.source.ensure(1)?;
         loop {
-            let here = self.source.here();
+            let here = self.source.current_char();
             if here == '%' {
-                self.escape(&mut uri)?;
+                self.read_escape(&mut uri)?;
             } else if is_word(here) || ";/?:@&=+$,.!~*'()[]".contains(here) {
                 uri.extend(here.to_string().bytes());
                 self.source.skip();
@@ -129,7 +129,7 @@ impl Scanner<'_> {
             any = true;
         }
         if !any {
-            return Err(self.problem("did not find expected tag URI"));
+            return Err(self.problem_here("did not find expected tag URI"));
         }
         // An escape can produce bytes that are not UTF-8; no tag with a meaning here contains such
         // bytes.
@@ -137,7 +137,7 @@ impl Scanner<'_> {
     }
 
     /// Reads one character, written as `%` and two digits for each of its bytes.
-    fn escape(&mut self, uri: &mut Vec<u8>) -> Result<(), Fault> {
+    fn read_escape(&mut self, uri: &mut Vec<u8>) -> Result<(), Fault> {
         let mut left = 0;
         loop {
             self.source.ensure(3)?;
@@ -145,8 +145,9 @@ impl Scanner<'_> {
                 self.source.peek(1).to_digit(16),
                 self.source.peek(2).to_digit(16),
             ];
-            let (true, [Some(high), Some(low)]) = (self.source.here() == '%', digits) else {
-                return Err(self.problem("did not find URI escaped octet"));
+            let (true, [Some(high), Some(low)]) = (self.source.current_char() == '%', digits)
+            else {
+                return Err(self.problem_here("did not find URI escaped octet"));
             };
             let octet = u8::try_from(high * 16 + low).unwrap_or_default();
             if left == 0 {
@@ -155,10 +156,10 @@ impl Scanner<'_> {
                     0xc0..=0xdf => 2,
                     0xe0..=0xef => 3,
                     0xf0..=0xf7 => 4,
-                    _ => return Err(self.problem("found an incorrect leading UTF-8 octet")),
+                    _ => return Err(self.problem_here("found an incorrect leading UTF-8 octet")),
                 };
             } else if octet & 0xc0 != 0x80 {
-                return Err(self.problem("found an incorrect trailing UTF-8 octet"));
+                return Err(self.problem_here("found an incorrect trailing UTF-8 octet"));
             }
             uri.push(octet);
             self.source.skip_all(3);
@@ -170,29 +171,29 @@ impl Scanner<'_> {
     }
 
     /// Reads `%YAML` or `%TAG`, to the end of its line.
-    pub(super) fn directive(&mut self) -> Result<Kind, Fault> {
+    pub(super) fn read_directive(&mut self) -> Result<Kind, Fault> {
         self.source.skip();
-        let name = self.word()?;
+        let name = self.read_word()?;
         if name.is_empty() {
-            return Err(self.problem("could not find expected directive name"));
+            return Err(self.problem_here("could not find expected directive name"));
         }
-        if !is_blank_or_end(self.source.here()) {
-            return Err(self.problem("found unexpected non-alphabetical character"));
+        if !is_blank_or_end(self.source.current_char()) {
+            return Err(self.problem_here("found unexpected non-alphabetical character"));
         }
         let kind = match name.as_str() {
-            "YAML" => self.version()?,
+            "YAML" => self.read_version()?,
             "TAG" => self.tag_directive()?,
-            _ => return Err(self.problem("found unknown directive name")),
+            _ => return Err(self.problem_here("found unknown directive name")),
         };
         self.skip_rest_of_line()?;
         Ok(kind)
     }
 
-    fn version(&mut self) -> Result<Kind, Fault> {
+    fn read_version(&mut self) -> Result<Kind, Fault> {
         self.source.skip_blanks()?;
         let major = self.version_number()?;
-        if self.source.here() != '.' {
-            return Err(self.problem("did not find expected digit or '.' character"));
+        if self.source.current_char() != '.' {
+            return Err(self.problem_here("did not find expected digit or '.' character"));
         }
         self.source.skip();
         let minor = self.version_number()?;
@@ -202,30 +203,30 @@ impl Scanner<'_> {
     fn version_number(&mut self) -> Result<u8, Fault> {
         self.source.ensure(1)?;
         let mut digits = String::new();
-        while self.source.here().is_ascii_digit() {
+        while self.source.current_char().is_ascii_digit() {
             if digits.len() == 2 {
-                return Err(self.problem("found extremely long version number"));
+                return Err(self.problem_here("found extremely long version number"));
             }
             self.source.read(&mut digits);
             self.source.ensure(1)?;
         }
         digits
             .parse()
-            .map_err(|_| self.problem("did not find expected version number"))
+            .map_err(|_| self.problem_here("did not find expected version number"))
     }
 
     fn tag_directive(&mut self) -> Result<Kind, Fault> {
         self.source.skip_blanks()?;
-        let handle = self.handle(Of::Directive)?;
+        let handle = self.read_handle(Of::Directive)?;
         self.source.ensure(1)?;
-        if !is_blank(self.source.here()) {
-            return Err(self.problem("did not find expected whitespace"));
+        if !is_blank(self.source.current_char()) {
+            return Err(self.problem_here("did not find expected whitespace"));
         }
         self.source.skip_blanks()?;
-        let prefix = self.uri("")?;
+        let prefix = self.read_uri("")?;
         self.source.ensure(1)?;
-        if !is_blank_or_end(self.source.here()) {
-            return Err(self.problem("did not find expected whitespace or line break"));
+        if !is_blank_or_end(self.source.current_char()) {
+            return Err(self.problem_here("did not find expected whitespace or line break"));
         }
         Ok(Kind::TagDirective { handle, prefix })
     }

@@ -107,7 +107,7 @@ pub(super) fn print_float(scientific: &str) -> String {
     let exponent: i32 = exponent.parse().unwrap_or_default();
     // For the shortest digits, Go prints an exponent from -5 down and from 6 up.
     if (-4..6).contains(&exponent) {
-        return format!("{sign}{}", positional(&digits, exponent));
+        return format!("{sign}{}", print_positional(&digits, exponent));
     }
     let (first, rest) = digits.split_at(1.min(digits.len()));
     let point = if rest.is_empty() { "" } else { "." };
@@ -118,7 +118,7 @@ pub(super) fn print_float(scientific: &str) -> String {
     )
 }
 
-fn positional(digits: &str, exponent: i32) -> String {
+fn print_positional(digits: &str, exponent: i32) -> String {
     let Ok(whole) = usize::try_from(exponent + 1) else {
         let zeros = usize::try_from(-exponent - 1).unwrap_or_default();
         return format!("0.{}{digits}", "0".repeat(zeros));
@@ -137,9 +137,9 @@ fn positional(digits: &str, exponent: i32) -> String {
 const MAX_SHOWN: usize = 4096;
 
 /// Prints a value as Go's `%#v` does. Also returns whether the text is complete and certain.
-pub(super) fn shown(content: &Content) -> (String, bool) {
+pub(super) fn print_whole(content: &Content) -> (String, bool) {
     let mut out = String::new();
-    let certain = print(content, &mut out);
+    let certain = print_content(content, &mut out);
     if out.len() <= MAX_SHOWN {
         return (out, certain);
     }
@@ -150,7 +150,7 @@ pub(super) fn shown(content: &Content) -> (String, bool) {
 
 /// Prints a value as Go's `%#v` does. Returns false if Go orders the keys of a map at random, so
 /// that the text is one of several.
-fn print(content: &Content, out: &mut String) -> bool {
+fn print_content(content: &Content, out: &mut String) -> bool {
     match content {
         Content::Plain(plain) => {
             print_plain(plain, out);
@@ -188,7 +188,7 @@ fn print_inner(content: &Content, out: &mut String) -> bool {
         out.push_str("interface {}(nil)");
         return true;
     }
-    print(content, out)
+    print_content(content, out)
 }
 
 /// Prints a scalar as `%#v` does.

@@ -77,7 +77,7 @@ pub enum ClientError {
     #[error(
         "preparing the client of the hub: the command {command:?} of the kubeconfig's user could not \
          be started{}",
-        hinted(hint)
+        hint_text(hint)
     )]
     CommandMissing {
         /// The command.
@@ -151,7 +151,7 @@ impl HubAccess {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn description(&self) -> Result<String, ClientError> {
+    pub async fn describe_hub(&self) -> Result<String, ClientError> {
         let address = self.config().await?.cluster_url;
         let Some((_, kubeconfig)) = self.kubeconfig()? else {
             return Ok(format!("{address}, as the Pod's own ServiceAccount"));
@@ -163,7 +163,7 @@ impl HubAccess {
             .unwrap_or_default();
         Ok(format!(
             "{address}, by context {context:?} of {}",
-            listed(&self.files()?)
+            list_files(&self.kubeconfig_files()?)
         ))
     }
 
@@ -172,8 +172,8 @@ impl HubAccess {
     ///
     /// # Errors
     /// [`ClientError`]: several files would have to be merged.
-    pub fn pinned(&self) -> Result<Self, ClientError> {
-        let files = self.files()?;
+    pub fn pin_context(&self) -> Result<Self, ClientError> {
+        let files = self.kubeconfig_files()?;
         match (&self.kubeconfig, files.as_slice()) {
             (Some(_), _) | (None, []) => Ok(Self {
                 search: Vec::new(),
@@ -189,12 +189,12 @@ impl HubAccess {
                     search: Vec::new(),
                 })
             }
-            (None, several) => Err(ClientError::Several(listed(several))),
+            (None, several) => Err(ClientError::Several(list_files(several))),
         }
     }
 
     /// Returns the kubeconfig files to use; empty for the Pod's own ServiceAccount.
-    fn files(&self) -> Result<Vec<PathBuf>, ClientError> {
+    fn kubeconfig_files(&self) -> Result<Vec<PathBuf>, ClientError> {
         if let Some(path) = &self.kubeconfig {
             return Ok(vec![path.clone()]);
         }
@@ -207,7 +207,7 @@ impl HubAccess {
             .collect();
         match &self.context {
             _ if there.is_empty() && !self.search.is_empty() => {
-                Err(ClientError::NoneThere(listed(&self.search)))
+                Err(ClientError::NoneThere(list_files(&self.search)))
             }
             Some(context) if there.is_empty() => Err(ClientError::ContextAlone(context.clone())),
             _ => Ok(there),
@@ -218,9 +218,9 @@ impl HubAccess {
     /// wins. Also returns the file to name in messages.
     fn kubeconfig(&self) -> Result<Option<(PathBuf, Kubeconfig)>, ClientError> {
         let mut merged: Option<(PathBuf, Kubeconfig)> = None;
-        for path in self.files()? {
+        for path in self.kubeconfig_files()? {
             let wrong = || ClientError::Kubeconfig(path.clone());
-            regular_file::check(&path, MAX_KUBECONFIG_BYTES).map_err(|_| wrong())?;
+            regular_file::check_regular_file(&path, MAX_KUBECONFIG_BYTES).map_err(|_| wrong())?;
             let mut next = Kubeconfig::read_from(&path).map_err(|_| wrong())?;
             unwrap_base64(&mut next);
             merged = Some(match merged {
@@ -275,7 +275,7 @@ impl NamedParts {
 
     /// Names what cannot be used. The library's own texts are withheld, because they may quote
     /// credentials or the output of a command.
-    pub(super) fn error(self, error: &kube::Error) -> ClientError {
+    pub(super) fn into_client_error(self, error: &kube::Error) -> ClientError {
         let command = self.command.unwrap_or_default();
         match error {
             kube::Error::ProxyProtocolUnsupported { .. }
@@ -298,14 +298,14 @@ impl NamedParts {
     }
 }
 
-fn hinted(hint: &Option<String>) -> String {
+fn hint_text(hint: &Option<String>) -> String {
     match hint {
         Some(hint) => format!("; the kubeconfig says how to install it: {hint}"),
         None => "; fix: install it, or correct its path".to_owned(),
     }
 }
 
-fn listed(files: &[PathBuf]) -> String {
+fn list_files(files: &[PathBuf]) -> String {
     files
         .iter()
         .map(|path| path.display().to_string())
@@ -429,13 +429,13 @@ mod tests {
             search: vec![file.clone()],
             ..HubAccess::default()
         };
-        let pinned = access.pinned().unwrap();
+        let pinned = access.pin_context().unwrap();
         assert_eq!(
             (pinned.kubeconfig.as_ref(), pinned.context.as_deref()),
             (Some(&file), Some("hub"))
         );
         assert!(pinned.search.is_empty());
-        let told = access.description().await.unwrap();
+        let told = access.describe_hub().await.unwrap();
         assert_eq!(
             told,
             format!(
@@ -454,7 +454,7 @@ mod tests {
             search: vec![file, other],
             ..HubAccess::default()
         };
-        assert!(matches!(two.pinned(), Err(ClientError::Several(_))));
+        assert!(matches!(two.pin_context(), Err(ClientError::Several(_))));
     }
 
     /// All of them had one text: "its certificates or credentials cannot be used".

@@ -26,7 +26,7 @@ pub(super) enum ListedObject<T> {
 
 impl Listing {
     /// Creates an empty listing of a collection.
-    pub fn of(collection: Collection) -> Self {
+    pub fn of_collection(collection: Collection) -> Self {
         Self(match collection {
             Collection::TargetClusters => Listed::Targets(BTreeMap::new()),
             Collection::TargetAccesses => Listed::Accesses(BTreeMap::new()),
@@ -35,7 +35,7 @@ impl Listing {
 }
 
 impl<T: PartialEq> ListedObject<T> {
-    pub(super) fn beside(known: Option<&T>, read: T) -> Self {
+    pub(super) fn merge_newer(known: Option<&T>, read: T) -> Self {
         if known == Some(&read) {
             Self::AsKnown
         } else {
@@ -45,7 +45,7 @@ impl<T: PartialEq> ListedObject<T> {
 }
 
 /// Combines a complete list with the known objects; those that are not listed are dropped.
-pub(super) fn taken<K: Ord, T>(
+pub(super) fn merge_listing<K: Ord, T>(
     listed: BTreeMap<K, ListedObject<T>>,
     mut known: BTreeMap<K, T>,
 ) -> BTreeMap<K, T> {

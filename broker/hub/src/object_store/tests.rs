@@ -36,10 +36,14 @@ fn phase(store: &ObjectStore) -> Option<String> {
 #[test]
 fn what_was_written_is_known_before_the_watch_shows_it() {
     let store = store();
-    store.set(Collection::TargetAccesses, &reduced(&access("5", "seen")));
-    assert!(store.written(&reduced(&access("7", "written"))).is_some());
+    store.store_object(Collection::TargetAccesses, &reduced(&access("5", "seen")));
+    assert!(
+        store
+            .store_written(&reduced(&access("7", "written")))
+            .is_some()
+    );
     assert_eq!(phase(&store).as_deref(), Some("written"));
-    store.set(
+    store.store_object(
         Collection::TargetAccesses,
         &reduced(&access("6", "between")),
     );
@@ -48,11 +52,11 @@ fn what_was_written_is_known_before_the_watch_shows_it() {
         Some("written"),
         "the watch is behind"
     );
-    store.set(
+    store.store_object(
         Collection::TargetAccesses,
         &reduced(&access("7", "written")),
     );
-    store.set(
+    store.store_object(
         Collection::TargetAccesses,
         &reduced(&access("6", "restored")),
     );
@@ -66,20 +70,20 @@ fn what_was_written_is_known_before_the_watch_shows_it() {
 #[test]
 fn an_answer_takes_nothing_back() {
     let store = store();
-    store.set(Collection::TargetAccesses, &reduced(&access("9", "seen")));
-    store.written(&reduced(&access("7", "late")));
+    store.store_object(Collection::TargetAccesses, &reduced(&access("9", "seen")));
+    store.store_written(&reduced(&access("7", "late")));
     assert_eq!(
         phase(&store).as_deref(),
         Some("seen"),
         "the watch has shown a later version"
     );
-    store.remove(Collection::TargetAccesses, &reduced(&access("10", "gone")));
-    store.written(&reduced(&access("11", "late")));
+    store.remove_object(Collection::TargetAccesses, &reduced(&access("10", "gone")));
+    store.store_written(&reduced(&access("11", "late")));
     assert_eq!(phase(&store), None, "what is gone stays gone");
     let mut other = access("12", "another");
     other["metadata"]["uid"] = json!("uid-of-another");
-    store.set(Collection::TargetAccesses, &reduced(&other));
-    store.written(&reduced(&access("13", "late")));
+    store.store_object(Collection::TargetAccesses, &reduced(&other));
+    store.store_written(&reduced(&access("13", "late")));
     assert_eq!(
         phase(&store).as_deref(),
         Some("another"),
@@ -90,21 +94,21 @@ fn an_answer_takes_nothing_back() {
 #[test]
 fn a_whole_list_counts_in_any_case() {
     let store = store();
-    store.set(Collection::TargetAccesses, &reduced(&access("5", "seen")));
-    store.written(&reduced(&access("700", "written")));
+    store.store_object(Collection::TargetAccesses, &reduced(&access("5", "seen")));
+    store.store_written(&reduced(&access("700", "written")));
     store.list(Collection::TargetAccesses, &[access("6", "restored")]);
     assert_eq!(phase(&store).as_deref(), Some("restored"));
-    store.set(Collection::TargetAccesses, &reduced(&access("8", "later")));
+    store.store_object(Collection::TargetAccesses, &reduced(&access("8", "later")));
     assert_eq!(phase(&store).as_deref(), Some("later"));
 }
 
 #[test]
 fn versions_that_are_no_numbers_leave_it_to_the_watch() {
     let store = store();
-    store.set(Collection::TargetAccesses, &reduced(&access("a", "seen")));
-    store.written(&reduced(&access("b", "written")));
+    store.store_object(Collection::TargetAccesses, &reduced(&access("a", "seen")));
+    store.store_written(&reduced(&access("b", "written")));
     assert_eq!(phase(&store).as_deref(), Some("seen"));
-    store.set(Collection::TargetAccesses, &reduced(&access("0", "shown")));
+    store.store_object(Collection::TargetAccesses, &reduced(&access("0", "shown")));
     assert_eq!(phase(&store).as_deref(), Some("shown"));
 }
 
@@ -113,7 +117,7 @@ fn a_target_that_no_assembly_has_seen_refuses_nobody_yet() {
     let store = store();
     let (name, faults) = (ObjectName::new("prod").unwrap(), Faults::default());
     assert!(
-        store.is_taken_in(&name, &Policy::default(), &faults.current()),
+        store.is_taken_in(&name, &Policy::default(), &faults.last_assembly()),
         "what is absent is absent"
     );
     for (address, has_part) in [
@@ -126,8 +130,12 @@ fn a_target_that_no_assembly_has_seen_refuses_nobody_yet() {
             "spec": { "address": address, "audience": "prod" },
         });
         store.list(Collection::TargetClusters, &[target]);
-        assert!(!store.is_taken_in(&name, &Policy::default(), &Faults::default().current()));
-        let assembled = store.assemble();
+        assert!(!store.is_taken_in(
+            &name,
+            &Policy::default(),
+            &Faults::default().last_assembly()
+        ));
+        let assembled = store.assemble_policy();
         assert_eq!(assembled.policy.targets.contains_key(&name), has_part);
         assert!(store.is_taken_in(&name, &assembled.policy, &assembled));
     }
@@ -161,10 +169,10 @@ fn a_list_holds_nothing_twice_and_counts_at_its_end() {
     );
     let mut changes = store.changes();
     changes.mark_unchanged();
-    let mut listing = Listing::of(Collection::TargetAccesses);
-    store.note(&mut listing, &reduced(&named("a", "5")));
-    store.note(&mut listing, &reduced(&named("b", "6")));
-    store.note(&mut listing, &reduced(&named("d", "7")));
+    let mut listing = Listing::of_collection(Collection::TargetAccesses);
+    store.note_listed(&mut listing, &reduced(&named("a", "5")));
+    store.note_listed(&mut listing, &reduced(&named("b", "6")));
+    store.note_listed(&mut listing, &reduced(&named("d", "7")));
     assert_eq!(held(&listing), 2, "a is as it was");
     assert_eq!(
         (names(), changes.has_changed().unwrap()),
@@ -201,17 +209,17 @@ fn another_spec_of_the_same_version_counts() {
 #[test]
 fn what_was_written_during_a_list_stays() {
     let store = store();
-    store.set(Collection::TargetAccesses, &reduced(&access("5", "seen")));
-    let mut listing = Listing::of(Collection::TargetAccesses);
-    store.note(&mut listing, &reduced(&access("5", "seen")));
-    store.written(&reduced(&access("7", "written")));
+    store.store_object(Collection::TargetAccesses, &reduced(&access("5", "seen")));
+    let mut listing = Listing::of_collection(Collection::TargetAccesses);
+    store.note_listed(&mut listing, &reduced(&access("5", "seen")));
+    store.store_written(&reduced(&access("7", "written")));
     store.replace_all(listing);
     assert_eq!(
         phase(&store).as_deref(),
         Some("written"),
         "the list is older than the write"
     );
-    store.set(
+    store.store_object(
         Collection::TargetAccesses,
         &reduced(&access("6", "between")),
     );

@@ -361,7 +361,7 @@ impl HubObjects for FakeObjects {
         }))
     }
 
-    fn post<'a>(
+    fn create_plain<'a>(
         &'a self,
         collection: &'a str,
         object: &'a Value,
@@ -371,7 +371,11 @@ impl HubObjects for FakeObjects {
         }))
     }
 
-    fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+    fn replace_plain<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(self.call("put", path, move |shelf| {
             shelf.replace(path, object.clone()).map(drop)
         }))

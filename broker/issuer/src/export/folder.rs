@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::ExportError;
 
 /// The temporary name of a file. One export writes at a time, so one name is enough.
-const UNFINISHED: &str = ".keyferry-export-unfinished";
+const UNFINISHED_FILE: &str = ".keyferry-export-unfinished";
 /// The size limit, larger than any file of an export.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -38,7 +38,7 @@ impl Folder {
 
     /// Reads a file; `None` if there is none.
     pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, ExportError> {
-        read(&self.0, path).map_err(|source| ExportError::Write {
+        read_file(&self.0, path).map_err(|source| ExportError::Write {
             path: path.to_owned(),
             source,
         })
@@ -57,13 +57,13 @@ impl Folder {
         let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
         let mut folder = self.0.try_clone()?;
         for name in folders.split('/').filter(|name| !name.is_empty()) {
-            folder = subfolder(&folder, name)?;
+            folder = open_subfolder(&folder, name)?;
         }
-        if read(&folder, name)?.is_some_and(|there| there == bytes) {
+        if read_file(&folder, name)?.is_some_and(|there| there == bytes) {
             return Ok(false);
         }
         // A leftover of a killed export: the folder is locked, so no other process writes it.
-        match unlinkat(&self.0, UNFINISHED, AtFlags::empty()) {
+        match unlinkat(&self.0, UNFINISHED_FILE, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
@@ -71,20 +71,20 @@ impl Folder {
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(
             &self.0,
-            UNFINISHED,
+            UNFINISHED_FILE,
             flags,
             Mode::from_raw_mode(0o644),
         )?);
         file.write_all(bytes)?;
         file.sync_all()?;
-        renameat(&self.0, UNFINISHED, &folder, name)?;
+        renameat(&self.0, UNFINISHED_FILE, &folder, name)?;
         // Only this makes the new name durable.
         fsync(&folder)?;
         Ok(true)
     }
 }
 
-fn subfolder(folder: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
+fn open_subfolder(folder: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
     match mkdirat(folder, name, Mode::from_raw_mode(0o755)) {
         Ok(()) => fsync(folder)?,
         Err(Errno::EXIST) => {}
@@ -95,7 +95,7 @@ fn subfolder(folder: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
 }
 
 /// Reads a file; `None` if it does not exist or is a link, which is replaced and not followed.
-fn read(folder: impl AsFd, name: &str) -> std::io::Result<Option<Vec<u8>>> {
+fn read_file(folder: impl AsFd, name: &str) -> std::io::Result<Option<Vec<u8>>> {
     // A pipe with this name must not block the read.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(folder, name, flags, Mode::empty()) {

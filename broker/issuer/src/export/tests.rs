@@ -112,7 +112,7 @@ async fn the_files_are_what_the_server_serves_and_the_manifest_describes_them() 
         files[".well-known/openid-configuration"],
         published.metadata.bytes
     );
-    let manifest: Manifest = serde_json::from_slice(&files[MANIFEST]).unwrap();
+    let manifest: Manifest = serde_json::from_slice(&files[MANIFEST_FILE]).unwrap();
     assert_eq!(
         (manifest.issuer.as_str(), manifest.public_url.as_str()),
         ("https://hub.example.com", "https://keys.example.com")
@@ -185,7 +185,7 @@ async fn another_issuer_is_refused_and_changes_nothing() {
         .unwrap_err();
     assert!(matches!(error, ExportError::OtherIssuer { .. }), "{error}");
     assert_eq!(files(folder.path()), before);
-    std::fs::write(folder.path().join(MANIFEST), "{}").unwrap();
+    std::fs::write(folder.path().join(MANIFEST_FILE), "{}").unwrap();
     assert!(matches!(
         export.write(&other, &public_url(), MAX_AGE, &ExportScope::default()),
         Err(ExportError::Manifest)
@@ -290,7 +290,7 @@ async fn managed_issuers_are_beside_the_hubs_and_named_in_the_manifest() {
     assert_eq!(changed, paths, "keys before the document that names them");
     let files = files(folder.path());
     assert_eq!(files["issuers/prod/openid/v1/jwks"], b"prod keys");
-    let manifest: Manifest = serde_json::from_slice(&files[MANIFEST]).unwrap();
+    let manifest: Manifest = serde_json::from_slice(&files[MANIFEST_FILE]).unwrap();
     let issuers: Vec<Option<&str>> = manifest
         .files
         .iter()
@@ -328,7 +328,7 @@ async fn several_hubs_are_published_by_path() {
         assert_eq!(document["issuer"], issuer);
         assert_eq!(document["jwks_uri"], format!("{issuer}/openid/v1/jwks"));
         assert_eq!(files["openid/v1/jwks"], published.jwks.bytes);
-        let manifest: Manifest = serde_json::from_slice(&files[MANIFEST]).unwrap();
+        let manifest: Manifest = serde_json::from_slice(&files[MANIFEST_FILE]).unwrap();
         assert_eq!(
             (manifest.public_url, manifest.issuer),
             (issuer.clone(), issuer)

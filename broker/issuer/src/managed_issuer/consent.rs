@@ -19,7 +19,7 @@ use crate::publication::Publisher;
 const GOOD_FOR: Duration = Duration::from_secs(10);
 
 /// Proof that a UID-pinned TokenRequest for the grant's ServiceAccount has just succeeded. Only
-/// [`HubsConsent::ask`] creates it; it allows one signature.
+/// [`HubsConsent::request_consent`] creates it; it allows one signature.
 #[derive(Debug)]
 pub struct HubsConsent {
     identity: ServiceAccountIdentity,
@@ -33,16 +33,20 @@ impl HubsConsent {
     ///
     /// # Errors
     /// The error of the hub or of the check: the same reasons as for a token of the hub's own.
-    pub async fn ask(
+    pub async fn request_consent(
         hub: &dyn Hub,
         publisher: &Publisher,
         clock: &dyn Clock,
         grant: &Grant,
     ) -> Result<Self, Reason> {
         let audience = inert_audience().map_err(|_| Reason::MintFailed)?;
-        let token =
-            bound_request::send(hub, publisher, clock, TokenPurpose::Inert(grant, &audience))
-                .await?;
+        let token = bound_request::request_bound_token(
+            hub,
+            publisher,
+            clock,
+            TokenPurpose::Inert(grant, &audience),
+        )
+        .await?;
         let identity = grant.pair().service_account().clone();
         Ok(Self {
             identity,

@@ -88,14 +88,15 @@ impl Keyring {
     }
 
     /// Processes a reading: publishes its keys, and lets the current key sign once it is active.
-    pub(super) fn take(
+    pub(super) fn apply_reading(
         &mut self,
         set: &KeySet,
         origin: &str,
         policy: &RotationPolicy,
         now: Moment,
     ) {
-        self.seen.note(set, origin, policy.active_after, now);
+        self.seen
+            .note_reading(set, origin, policy.active_after, now);
         let face = &mut self.face;
         let active = self.seen.is_active(set.current.key.kid(), now);
         let known = face
@@ -113,7 +114,7 @@ impl Keyring {
         face.read_at = Some(now.mono);
         face.fault = None;
         // Cannot fail: a set always has two keys.
-        let Ok(keys) = self.seen.published() else {
+        let Ok(keys) = self.seen.published_keys() else {
             return;
         };
         if face
@@ -122,7 +123,7 @@ impl Keyring {
             .is_none_or(|documents| documents.keys != keys)
         {
             let issuer = &self.binding.issuer;
-            let metadata = Document::new(discovery::render(
+            let metadata = Document::new(discovery::render_metadata(
                 issuer.as_str(),
                 &managed_issuer::jwks_uri(issuer),
                 &keys,
@@ -139,14 +140,14 @@ impl Keyring {
 
     /// Stops signing, because the stored object is gone. The published keys stay until there is
     /// another set.
-    pub(super) fn lose(&mut self) {
+    pub(super) fn stop_signing(&mut self) {
         self.face.signing = None;
         self.face.origin = None;
     }
 
     /// Notes a failed read or write. What was read before stays valid for its time. Returns whether
     /// the reason is new.
-    pub(super) fn fail(&mut self, reason: Reason) -> bool {
+    pub(super) fn note_failure(&mut self, reason: Reason) -> bool {
         self.face.fault = Some(reason);
         self.reported.replace(reason) != Some(reason)
     }

@@ -21,7 +21,7 @@ use super::keyring::{Keyring, fresh_key};
 /// How many key sets are read at once.
 const AT_ONCE: usize = 8;
 /// How often one round reads the same set, again after a write or a lost race.
-const TRIES: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 /// The maximum length of a rotation request.
 const MAX_REQUEST_BYTES: usize = 256;
 
@@ -104,13 +104,13 @@ impl KeySetMaintainer {
     }
 
     /// Checks every target's key set once.
-    pub async fn round(&mut self, policy: &Policy) {
+    pub async fn run_round(&mut self, policy: &Policy) {
         let own = |target: &&TargetCluster| target.issuer == TokenIssuer::Keyferry;
         let wanted: BTreeMap<ObjectName, Binding> = policy
             .targets
             .values()
             .filter(own)
-            .filter_map(|target| Some((target.name.clone(), self.binding(target)?)))
+            .filter_map(|target| Some((target.name.clone(), self.binding_of(target)?)))
             .collect();
         self.rings.retain(|target, _| wanted.contains_key(target));
         for (target, binding) in &wanted {
@@ -122,7 +122,7 @@ impl KeySetMaintainer {
                 // Tokens for the other audience may still be valid: the published keys stay, but
                 // nothing is signed.
                 ring.binding = binding.clone();
-                ring.lose();
+                ring.stop_signing();
             }
         }
         self.parts
@@ -130,12 +130,15 @@ impl KeySetMaintainer {
             .retain(|target| wanted.contains_key(target));
         let parts = &self.parts;
         stream::iter(self.rings.iter_mut())
-            .for_each_concurrent(AT_ONCE, |(target, ring)| keep(parts, target, ring))
+            .for_each_concurrent(AT_ONCE, |(target, ring)| {
+                maintain_key_set(parts, target, ring)
+            })
             .await;
     }
 
-    fn binding(&self, target: &TargetCluster) -> Option<Binding> {
-        let issuer = managed_issuer::issuer(&self.parts.public_url, &target.name).ok()?;
+    fn binding_of(&self, target: &TargetCluster) -> Option<Binding> {
+        let issuer =
+            managed_issuer::managed_issuer_url(&self.parts.public_url, &target.name).ok()?;
         Some(Binding {
             target: target.name.clone(),
             issuer,
@@ -144,9 +147,9 @@ impl KeySetMaintainer {
     }
 }
 
-async fn keep(parts: &KeySetMaintainerParts, target: &ObjectName, ring: &mut Keyring) {
-    for _ in 0..TRIES {
-        let outcome = look(parts, target, ring).await;
+async fn maintain_key_set(parts: &KeySetMaintainerParts, target: &ObjectName, ring: &mut Keyring) {
+    for _ in 0..MAX_ATTEMPTS {
+        let outcome = check_key_set(parts, target, ring).await;
         parts
             .metrics
             .own_keys_read(outcome.as_ref().map(|_| ()).map_err(MaintainError::reason));
@@ -154,26 +157,26 @@ async fn keep(parts: &KeySetMaintainerParts, target: &ObjectName, ring: &mut Key
             Ok(Next::Rest) => ring.is_well(),
             Ok(Next::Again) => {}
             Err(error) => {
-                if ring.fail(error.reason()) {
+                if ring.note_failure(error.reason()) {
                     tracing::error!(reason = %error.reason(), %error, target_cluster = %target, "the keys of the managed issuer are unchanged");
                 }
             }
         }
-        parts.issuers.put(target, &ring.face);
+        parts.issuers.store_issuer(target, &ring.face);
         if !matches!(outcome, Ok(Next::Again)) {
             return;
         }
     }
 }
 
-async fn look(
+async fn check_key_set(
     parts: &KeySetMaintainerParts,
     target: &ObjectName,
     ring: &mut Keyring,
 ) -> Result<Next, MaintainError> {
     managed_issuer::secret_name(target).map_err(|_| MaintainError::Name)?;
     let Some(stored) = parts.store.read(target).await? else {
-        ring.lose();
+        ring.stop_signing();
         if !parts.may_write.load(Ordering::Relaxed) {
             return Ok(Next::Rest);
         }
@@ -181,29 +184,30 @@ async fn look(
             fresh_key().ok_or(MaintainError::Random)?,
             fresh_key().ok_or(MaintainError::Random)?,
         );
-        let set = KeySet::first(ring.binding.clone(), current, next, parts.clock.now());
+        let set = KeySet::initial_set(ring.binding.clone(), current, next, parts.clock.now());
         tracing::info!(target_cluster = %target, issuer = %ring.binding.issuer, "creating the \
             first keys of the managed issuer");
-        return write(parts, target, &set, None, "first").await;
+        return write_key_set(parts, target, &set, None, "first").await;
     };
     let StoredKeys {
         object,
         document,
         rotation_request,
     } = stored;
-    let set = managed_issuer::read(&document.ok_or(MaintainError::Foreign)?)?;
+    let set = managed_issuer::read_key_set(&document.ok_or(MaintainError::Foreign)?)?;
     if set.binding != ring.binding {
         // Stops signing with the earlier keys as well: the object no longer belongs to this target.
-        ring.lose();
+        ring.stop_signing();
         return Err(MaintainError::OtherBinding);
     }
     // The clock is read after the answer, so that a key's publication is never dated before its
     // storage.
     let now = parts.clock.now();
-    ring.take(&set, &object.uid, &parts.rotation, now);
-    parts.issuers.put(target, &ring.face);
+    ring.apply_reading(&set, &object.uid, &parts.rotation, now);
+    parts.issuers.store_issuer(target, &ring.face);
     let request = rotation_request.filter(|request| request.len() <= MAX_REQUEST_BYTES);
-    let due = managed_issuer::due(&set, &ring.seen, request.as_deref(), &parts.rotation, now);
+    let due =
+        managed_issuer::due_change(&set, &ring.seen, request.as_deref(), &parts.rotation, now);
     let Some(due) = due.filter(|_| parts.may_write.load(Ordering::Relaxed)) else {
         return Ok(Next::Rest);
     };
@@ -220,11 +224,11 @@ async fn look(
         }
         Change::Tidy => (ReadyChange::Tidy, "tidy"),
     };
-    let set = set.changed(change, &ring.seen, now);
-    write(parts, target, &set, Some(&object), label).await
+    let set = set.apply_change(change, &ring.seen, now);
+    write_key_set(parts, target, &set, Some(&object), label).await
 }
 
-async fn write(
+async fn write_key_set(
     parts: &KeySetMaintainerParts,
     target: &ObjectName,
     set: &KeySet,
@@ -233,7 +237,7 @@ async fn write(
 ) -> Result<Next, MaintainError> {
     let outcome = parts
         .store
-        .write(target, &managed_issuer::write(set), replaces)
+        .write(target, &managed_issuer::write_key_set(set), replaces)
         .await;
     parts.metrics.own_keys_written(label, outcome.is_ok());
     match outcome {

@@ -61,7 +61,7 @@ impl OwnMint {
     ///
     /// # Errors
     /// A reason of the hub, of the key set, or of the token check.
-    pub async fn mint(
+    pub async fn mint_managed(
         &self,
         parts: &MintParts,
         grant: &Grant,
@@ -75,9 +75,11 @@ impl OwnMint {
             .signing_key(parts.clock.now())?;
         parts
             .guard
-            .check(&inert_audience().map_err(|_| Reason::MintFailed)?)
+            .check_audience(&inert_audience().map_err(|_| Reason::MintFailed)?)
             .await?;
-        let consent = HubsConsent::ask(&*parts.hub, &parts.publisher, &*parts.clock, grant).await?;
+        let consent =
+            HubsConsent::request_consent(&*parts.hub, &parts.publisher, &*parts.clock, grant)
+                .await?;
         let skew = consent.skew_seconds();
         let answer = signer.sign(grant, consent).await?;
         let own = self
@@ -92,7 +94,7 @@ impl OwnMint {
             audience: pair.audience(),
             lifetime: pair.lifetime(),
         };
-        let token = bound_token::check(answer, &expected, parts.clock.now()).map_err(|fault| {
+        let token = bound_token::check_minted(answer, &expected, parts.clock.now()).map_err(|fault| {
             let reason = fault.reason();
             tracing::error!(%reason, %fault, target_cluster = %pair.target(), "a token of a managed issuer was dropped");
             reason

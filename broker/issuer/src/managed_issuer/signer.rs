@@ -59,7 +59,7 @@ impl LocalSigner {
             return Err(Reason::IssuerKeysInvalid);
         }
         let mut id = [0; 16];
-        if !self.random.fill(&mut id) {
+        if !self.random.fill_bytes(&mut id) {
             return Err(Reason::MintFailed);
         }
         let token = ClaimsOfToken {

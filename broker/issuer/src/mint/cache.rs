@@ -133,7 +133,7 @@ impl CachedTokens {
         // A hub may shorten the lifetimes of its tokens. A new token would then miss `min_ttl` too,
         // so a token in the first half of its life is returned regardless.
         let is_young = entry.token.age(now) < entry.token.lifetime() / 2;
-        if entry.token.usable(now)? < min_ttl && !is_young {
+        if entry.token.remaining_lifetime(now)? < min_ttl && !is_young {
             return None;
         }
         entry.last_used.store(now.mono.as_secs(), Ordering::Relaxed);
@@ -173,7 +173,8 @@ impl CachedTokens {
     pub(super) fn promote(&self, now: Moment, published: &Published) {
         let mut waiting = self.lock_waiting();
         waiting.retain(|_, entry| {
-            published.keys.get(entry.token.kid()).is_some() && entry.token.usable(now).is_some()
+            published.keys.get(entry.token.kid()).is_some()
+                && entry.token.remaining_lifetime(now).is_some()
         });
         let active: Vec<MintKey> = waiting
             .iter()
@@ -221,7 +222,7 @@ impl CachedTokens {
             let is_retry_due = seconds.saturating_sub(entry.last_tried.load(Ordering::Relaxed))
                 >= MIN_RENEWAL_INTERVAL.as_secs();
             let is_old = entry.token.age(now) >= entry.refresh_after;
-            if entry.token.usable(now).is_none() {
+            if entry.token.remaining_lifetime(now).is_none() {
                 self.tokens.invalidate(&*key);
             } else if is_old
                 && is_retry_due

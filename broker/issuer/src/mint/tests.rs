@@ -143,7 +143,7 @@ async fn a_token_is_not_used_to_its_end() {
     let late = world.mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(late.token.token_id(), first.token.token_id());
     assert_eq!(
-        late.token.usable(world.clock.now()),
+        late.token.remaining_lifetime(world.clock.now()),
         Some(Duration::from_secs(11))
     );
     world.clock.advance(Duration::from_secs(2));

@@ -4,7 +4,7 @@ use keyferry_api::reason::Reason;
 use keyferry_keys::tracked_keys::KeyEvent;
 
 /// Returns the alarm for an unexpected event, one that no rotation causes.
-pub(super) fn alarm(event: &KeyEvent) -> Option<Reason> {
+pub(super) fn alarm_reason(event: &KeyEvent) -> Option<Reason> {
     match event {
         KeyEvent::Published(_)
         | KeyEvent::Withdrawn(_)

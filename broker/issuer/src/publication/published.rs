@@ -61,7 +61,7 @@ impl PublicationReader {
     }
 
     /// Returns the `kid` of every revoked key, as of the last reading of the key journal.
-    pub fn revoked(&self) -> Arc<BTreeSet<String>> {
+    pub fn revoked_kids(&self) -> Arc<BTreeSet<String>> {
         self.revoked.load_full()
     }
 

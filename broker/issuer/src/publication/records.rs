@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use keyferry_api::reason::Reason;
-use keyferry_hub::key_record_store::{ATTEMPTS, KeyRecordStore, RecordError, StoredRecord};
+use keyferry_hub::key_record_store::{
+    KeyRecordStore, MAX_WRITE_ATTEMPTS, RecordError, StoredRecord,
+};
 use keyferry_keys::key_journal::KeyJournal;
 use keyferry_keys::tracked_keys::{Draft, Origin, TrackedKeys};
 use keyferry_platform::state_directory::StateDirectory;
@@ -48,11 +50,13 @@ impl KeyRecords {
 impl Publisher {
     /// Restores the key journal from the state directory, so that the last valid documents are
     /// served before the hub answers.
-    pub fn restore(&self) {
+    pub fn restore_journal(&self) {
         let Some(state) = &self.parts.records.state else {
             return;
         };
-        let Some(journal) = state.read() else { return };
+        let Some(journal) = state.read_journal() else {
+            return;
+        };
         if self
             .parts
             .pinned
@@ -64,8 +68,8 @@ impl Publisher {
             return;
         }
         self.start_tracking(journal.issuer.clone());
-        self.change(EventSource::Record, |tracked, now| {
-            tracked.adopt(&journal, Origin::StateDirectory, now)
+        self.change_keys(EventSource::Record, |tracked, now| {
+            tracked.adopt_journal(&journal, Origin::StateDirectory, now)
         });
     }
 
@@ -75,7 +79,7 @@ impl Publisher {
     /// # Errors
     /// [`RecordError`]; then new keys do not become active, and half a minute later nothing is
     /// minted.
-    pub async fn sync(&self) -> Result<(), RecordError> {
+    pub async fn sync_journal(&self) -> Result<(), RecordError> {
         let _alone = self.syncing.lock().await;
         self.republish();
         let outcome = match &self.parts.records.shared {
@@ -86,37 +90,39 @@ impl Publisher {
         outcome
     }
 
-    /// Runs [`Publisher::sync`] if a new key waits to be recorded: every second of delay also
+    /// Runs [`Publisher::sync_journal`] if a new key waits to be recorded: every second of delay also
     /// delays its activation.
     pub async fn sync_if_changed(&self) {
         let is_new = self
-            .lock()
+            .lock_keys()
             .as_ref()
             .is_some_and(TrackedKeys::has_unrecorded);
         if !is_new {
             self.keep_state();
-        } else if let Err(error) = self.sync().await {
+        } else if let Err(error) = self.sync_journal().await {
             tracing::warn!(reason = %error.reason(), %error, "a new key is published but does not \
                 become active until that is recorded");
         }
     }
 
     async fn sync_with(&self, store: &KeyRecordStore) -> Result<(), RecordError> {
-        for _ in 0..ATTEMPTS {
-            let found = store.read().await?;
+        for _ in 0..MAX_WRITE_ATTEMPTS {
+            let found = store.read_record().await?;
             if !store.may_begin() {
                 let found = found.ok_or(RecordError::Absent)?;
-                found.believed().ok_or(RecordError::NotBelieved)?;
-                self.adopt(Some(&found));
+                found.sealed_journal().ok_or(RecordError::NotBelieved)?;
+                self.adopt_record(Some(&found));
                 return Ok(());
             }
-            self.adopt(found.as_ref());
-            let Some(draft) = self.draft(found.as_ref().and_then(StoredRecord::believed)) else {
+            self.adopt_record(found.as_ref());
+            let Some(draft) =
+                self.draft_journal(found.as_ref().and_then(StoredRecord::sealed_journal))
+            else {
                 return Ok(());
             };
-            if store.write(found.as_ref(), draft.journal()).await? {
-                self.change(EventSource::Record, |tracked, now| {
-                    tracked.written(&draft, now);
+            if store.write_record(found.as_ref(), draft.journal()).await? {
+                self.change_keys(EventSource::Record, |tracked, now| {
+                    tracked.note_written(&draft, now);
                     Vec::new()
                 });
                 return Ok(());
@@ -125,10 +131,10 @@ impl Publisher {
         Err(RecordError::Contended)
     }
 
-    fn adopt(&self, found: Option<&StoredRecord>) {
+    fn adopt_record(&self, found: Option<&StoredRecord>) {
         // No keys are tracked before the hub states its issuer; but a sealed journal names the issuer
         // as well.
-        if let Some(journal) = found.and_then(StoredRecord::believed)
+        if let Some(journal) = found.and_then(StoredRecord::sealed_journal)
             && self
                 .parts
                 .pinned
@@ -137,13 +143,13 @@ impl Publisher {
         {
             self.start_tracking(journal.issuer.clone());
         }
-        self.change(EventSource::Record, |tracked, now| match found {
+        self.change_keys(EventSource::Record, |tracked, now| match found {
             None => tracked.adopt_none(now),
             Some(StoredRecord {
                 journal: Ok(journal),
                 sealed,
                 ..
-            }) => tracked.adopt(
+            }) => tracked.adopt_journal(
                 journal,
                 if *sealed {
                     Origin::Sealed
@@ -158,19 +164,19 @@ impl Publisher {
         });
     }
 
-    fn draft(&self, stored: Option<&KeyJournal>) -> Option<Draft> {
-        self.lock()
+    fn draft_journal(&self, stored: Option<&KeyJournal>) -> Option<Draft> {
+        self.lock_keys()
             .as_ref()
-            .and_then(|tracked| tracked.draft(stored, self.parts.clock.now()))
+            .and_then(|tracked| tracked.draft_journal(stored, self.parts.clock.now()))
     }
 
     fn keep_state(&self) {
         let Some(state) = &self.parts.records.state else {
             return;
         };
-        let snapshot = self.lock().as_ref().map(TrackedKeys::snapshot);
+        let snapshot = self.lock_keys().as_ref().map(TrackedKeys::snapshot_journal);
         if let Some(journal) = snapshot
-            && let Err(error) = state.write(&journal)
+            && let Err(error) = state.write_journal(&journal)
         {
             tracing::error!(%error, "the state directory cannot be written; after a restart \
                 nothing is published until the hub answers");

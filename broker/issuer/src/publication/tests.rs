@@ -129,12 +129,12 @@ async fn replicas_that_start_together_agree_on_one_record() {
         replica.refresh().await.unwrap();
     }
     // All replicas find no journal and write at once; one wins, and the others adopt its journal.
-    for outcome in futures::future::join_all(replicas.iter().map(Publisher::sync)).await {
+    for outcome in futures::future::join_all(replicas.iter().map(Publisher::sync_journal)).await {
         outcome.unwrap();
     }
     for replica in &replicas {
         assert_eq!(jwks(replica), jwks(&replicas[0]));
-        assert_eq!(replica.activation(&kid), KeyActivation::Active);
+        assert_eq!(replica.key_activation(&kid), KeyActivation::Active);
         assert!(
             replica
                 .reader()
@@ -151,11 +151,11 @@ async fn without_the_record_nothing_new_is_minted_and_all_else_goes_on() {
     let replica = world.replica(None);
     replica.refresh().await.unwrap();
     assert!(!replica.is_current(), "not before the first reading");
-    replica.sync().await.unwrap();
+    replica.sync_journal().await.unwrap();
     assert!(replica.is_current());
     world.secrets.be_away(true);
     world.clock.advance(Duration::from_secs(30));
-    assert!(replica.sync().await.is_err() && replica.is_current());
+    assert!(replica.sync_journal().await.is_err() && replica.is_current());
     world.clock.advance(Duration::from_secs(1));
     assert!(!replica.is_current());
     assert!(jwks(&replica).is_some());
@@ -170,13 +170,13 @@ async fn without_the_record_nothing_new_is_minted_and_all_else_goes_on() {
     );
     world.clock.advance(Duration::from_secs(1000));
     assert!(
-        matches!(replica.activation(&kid), KeyActivation::After(_)),
+        matches!(replica.key_activation(&kid), KeyActivation::After(_)),
         "but no other replica can know it"
     );
     world.secrets.be_away(false);
-    replica.sync().await.unwrap();
+    replica.sync_journal().await.unwrap();
     world.clock.advance(Duration::from_secs(120));
-    assert_eq!(replica.activation(&kid), KeyActivation::Active);
+    assert_eq!(replica.key_activation(&kid), KeyActivation::Active);
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn a_record_that_is_back_is_read_within_two_seconds() {
     replica.refresh().await.unwrap();
     world.secrets.be_away(true);
     tokio::time::pause();
-    let following = tokio::spawn(key_records::follow(replica.clone()));
+    let following = tokio::spawn(key_records::run_key_journal_sync(replica.clone()));
     tokio::time::sleep(Duration::from_millis(14_900)).await;
     assert!(!replica.is_current());
     world.secrets.be_away(false);
@@ -200,34 +200,34 @@ async fn a_process_that_starts_while_the_hub_is_away_serves_what_it_kept() {
     let (world, state) = (World::start().await, tempfile::tempdir().unwrap());
     let before = world.replica(Some(state.path()));
     before.refresh().await.unwrap();
-    before.sync().await.unwrap();
+    before.sync_journal().await.unwrap();
     world.stop_hub();
     world.secrets.be_away(true);
     // An hour without the hub changes nothing in the running process.
     for _ in 0..6 {
         world.clock.advance(Duration::from_secs(600));
-        assert!(before.refresh().await.is_err() && before.sync().await.is_err());
+        assert!(before.refresh().await.is_err() && before.sync_journal().await.is_err());
     }
     let bytes = jwks(&before);
     assert!(bytes.is_some());
 
     let after = world.replica(Some(state.path()));
-    after.restore();
+    after.restore_journal();
     assert_eq!(jwks(&after), bytes, "the same bytes");
-    assert_eq!(after.unconfirmed(), 1);
+    assert_eq!(after.unconfirmed_keys(), 1);
     assert!(
         after.reader().current().unwrap().authenticating.is_empty(),
         "nobody is believed by them"
     );
     assert!(!after.is_current());
     let without = world.replica(None);
-    without.restore();
+    without.restore_journal();
     assert_eq!(jwks(&without), None);
     // A day later, no token that the key signed can be valid.
     world.clock.advance(lifetime::MAX);
-    assert!(after.sync().await.is_err());
+    assert!(after.sync_journal().await.is_err());
     let elsewhere = world.replica(Some(state.path()));
-    elsewhere.restore();
+    elsewhere.restore_journal();
     assert_eq!(jwks(&elsewhere), None);
 }
 
@@ -239,38 +239,38 @@ async fn a_revocation_reaches_every_replica_and_outlives_all_of_them() {
     let replicas = [world.replica(Some(state.path())), world.replica(None)];
     for replica in &replicas {
         replica.refresh().await.unwrap();
-        replica.sync().await.unwrap();
+        replica.sync_journal().await.unwrap();
     }
     let store = KeyRecordStore::new(
         Arc::<MemorySecrets>::clone(&world.secrets),
         Arc::new(SystemRandomness::default()),
     );
-    let found = store.read().await.unwrap();
+    let found = store.read_record().await.unwrap();
     let revoked = found
         .as_ref()
         .unwrap()
-        .believed()
+        .sealed_journal()
         .unwrap()
         .with_revoked(&kid, world.clock.now().wall)
         .unwrap();
-    assert!(store.write(found.as_ref(), &revoked).await.unwrap());
+    assert!(store.write_record(found.as_ref(), &revoked).await.unwrap());
     for replica in &replicas {
-        replica.sync().await.unwrap();
+        replica.sync_journal().await.unwrap();
         assert!(
             !String::from_utf8(jwks(replica).unwrap())
                 .unwrap()
                 .contains(&kid)
         );
-        assert_eq!(replica.activation(&kid), KeyActivation::Revoked);
+        assert_eq!(replica.key_activation(&kid), KeyActivation::Revoked);
         replica.publish_signing_key(&kid).await;
         assert_eq!(
-            replica.activation(&kid),
+            replica.key_activation(&kid),
             KeyActivation::Revoked,
             "the hub still signs with it"
         );
     }
     let next = world.replica(Some(state.path()));
-    next.restore();
+    next.restore_journal();
     next.refresh().await.unwrap();
     assert!(
         !String::from_utf8(jwks(&next).unwrap())

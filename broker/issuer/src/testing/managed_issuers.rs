@@ -92,7 +92,7 @@ impl FakeStore {
 
     /// The stored key set.
     pub fn set(&self) -> KeySet {
-        managed_issuer::read(self.document().as_bytes()).unwrap()
+        managed_issuer::read_key_set(self.document().as_bytes()).unwrap()
     }
 
     /// The numbers of writes and of conflicts.
@@ -207,7 +207,7 @@ impl Replica {
 
     /// The issuer of the only target.
     pub fn issuer(&self) -> Arc<ManagedIssuer> {
-        self.issuers.named("prod").unwrap()
+        self.issuers.find_by_name("prod").unwrap()
     }
 
     /// The published key set, as bytes.

@@ -15,7 +15,7 @@ use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid}
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::{BoundToken, MintAnswer, MintExpectation, MintFault, check, kid_of};
+use super::{BoundToken, MintAnswer, MintExpectation, MintFault, check_minted, kid_of};
 use crate::jwt::{BASE64URL, SigningAlgorithm};
 use crate::testing::{NOW, TestKey, claims, key};
 
@@ -53,7 +53,7 @@ fn checked(answer: MintAnswer, now: Moment) -> Result<BoundToken, MintFault> {
         uid: Uid::new("c7a1f2e0-3f6d-4b57-8a67-2a9d1b8e4d33").unwrap(),
     };
     let lifetime = Duration::from_secs(3600);
-    check(
+    check_minted(
         answer,
         &MintExpectation {
             issuer: &issuer,
@@ -306,21 +306,21 @@ fn the_earlier_expiry_wins() {
 fn clients_are_told_a_minute_less() {
     let bound = checked(minted(&claims()), moment(NOW, 100)).unwrap();
     assert_eq!(
-        bound.usable(moment(NOW, 100)),
+        bound.remaining_lifetime(moment(NOW, 100)),
         Some(Duration::from_secs(3540))
     );
     assert_eq!(
-        bound.usable(moment(NOW + 3530, 3630)),
+        bound.remaining_lifetime(moment(NOW + 3530, 3630)),
         Some(Duration::from_secs(10))
     );
-    assert_eq!(bound.usable(moment(NOW + 3531, 3631)), None);
+    assert_eq!(bound.remaining_lifetime(moment(NOW + 3531, 3631)), None);
     assert_eq!(
-        bound.usable(moment(NOW, 3631)),
+        bound.remaining_lifetime(moment(NOW, 3631)),
         None,
         "the wall clock was set back"
     );
     assert_eq!(
-        bound.usable(moment(NOW + 90_000, 200)),
+        bound.remaining_lifetime(moment(NOW + 90_000, 200)),
         None,
         "the machine slept"
     );

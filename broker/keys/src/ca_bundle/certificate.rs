@@ -12,7 +12,7 @@ use super::error::CaBundleError;
 use crate::jwks::rsa::check_authority_key;
 
 /// Checks a certificate and returns its `notAfter`.
-pub(super) fn check(
+pub(super) fn check_certificate(
     der: &[u8],
     position: usize,
     now: Timestamp,
@@ -24,7 +24,7 @@ pub(super) fn check(
     if !rest.is_empty() {
         return Err(not_x509);
     }
-    let subject = printable(&certificate.subject().to_string());
+    let subject = printable_subject(&certificate.subject().to_string());
     let validity = certificate.validity();
     let (Ok(not_before), Ok(not_after)) = (
         Timestamp::from_second(validity.not_before.timestamp()),
@@ -150,7 +150,7 @@ fn pss_hash_is_sha1(certificate: &X509Certificate<'_>) -> bool {
     }
 }
 
-fn printable(subject: &str) -> String {
+fn printable_subject(subject: &str) -> String {
     let shown: String = subject
         .chars()
         .take(128)

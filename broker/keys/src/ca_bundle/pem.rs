@@ -9,16 +9,16 @@ use super::error::CaBundleError;
 
 /// The blocks of a PEM text.
 pub(super) struct Blocks {
-    /// The decoded `CERTIFICATE` blocks, in order.
+    /// The decoded `CERTIFICATE_LABEL` blocks, in order.
     pub(super) certificates: Vec<Vec<u8>>,
     /// The number of other blocks.
     pub(super) ignored: usize,
 }
 
-const CERTIFICATE: &[u8] = b"CERTIFICATE";
+const CERTIFICATE_LABEL: &[u8] = b"CERTIFICATE";
 
 /// Reads the blocks of a PEM text. Lines between blocks are comments.
-pub(super) fn read(bytes: &[u8]) -> Result<Blocks, CaBundleError> {
+pub(super) fn read_blocks(bytes: &[u8]) -> Result<Blocks, CaBundleError> {
     let mut blocks = Blocks {
         certificates: Vec::new(),
         ignored: 0,
@@ -50,12 +50,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Blocks, CaBundleError> {
                 }),
                 Some((begin, body)),
             ) if begin == label => {
-                close(begin, &body, &mut blocks)?;
+                close_block(begin, &body, &mut blocks)?;
                 None
             }
             (Some(_), _) => return Err(broken),
             (None, Some((label, mut body))) => {
-                if label == CERTIFICATE {
+                if label == CERTIFICATE_LABEL {
                     body.extend(line.iter().filter(|byte| !byte.is_ascii_whitespace()));
                 }
                 Some((label, body))
@@ -70,8 +70,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Blocks, CaBundleError> {
     }
 }
 
-fn close(label: &[u8], body: &[u8], blocks: &mut Blocks) -> Result<(), CaBundleError> {
-    if label == CERTIFICATE {
+fn close_block(label: &[u8], body: &[u8], blocks: &mut Blocks) -> Result<(), CaBundleError> {
+    if label == CERTIFICATE_LABEL {
         let position = blocks.certificates.len() + 1;
         blocks.certificates.push(
             STANDARD

@@ -10,14 +10,14 @@ use webpki::{
 };
 use x509_parser::parse_x509_certificate;
 
-use super::{CallerCertificateError, PresentedChain, fingerprint};
+use super::{CallerCertificateError, PresentedChain, sha256_fingerprint};
 use crate::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
 
 /// The most certificates of one rule's CA. A rotation needs two.
 const MAX_AUTHORITIES: usize = 8;
 
 /// The signatures that certificates may have. SHA-1 is not among them, nor RSA below 2048 bits.
-static SIGNATURES: &[&dyn SignatureVerificationAlgorithm] = &[
+static SIGNATURE_ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
     signature::ECDSA_P256_SHA256,
     signature::ECDSA_P256_SHA384,
     signature::ECDSA_P384_SHA256,
@@ -90,10 +90,9 @@ impl CallerAuthority {
         if certificates.len() > MAX_AUTHORITIES {
             return Err(CallerAuthorityError::TooMany(certificates.len()));
         }
-        let authorities = certificates
-            .iter()
-            .enumerate()
-            .map(|(index, der)| authority(der).ok_or(CallerAuthorityError::NotAnchor(index + 1)));
+        let authorities = certificates.iter().enumerate().map(|(index, der)| {
+            parse_authority(der).ok_or(CallerAuthorityError::NotAnchor(index + 1))
+        });
         authorities.collect::<Result<_, _>>().map(Self)
     }
 
@@ -122,7 +121,7 @@ impl CallerAuthority {
 
     /// Verifies that the chain leads to one of the certificates, and that no CA in it has a key of
     /// `refused`. Returns the fingerprint of that certificate.
-    pub(super) fn verify(
+    pub(super) fn verify_chain(
         &self,
         chain: &PresentedChain,
         refused: Option<&AuthorityKeys>,
@@ -156,7 +155,7 @@ impl CallerAuthority {
         };
         for authority in valid {
             let path = leaf.verify_for_usage(
-                SIGNATURES,
+                SIGNATURE_ALGORITHMS,
                 std::slice::from_ref(&authority.anchor),
                 chain.intermediates(),
                 time,
@@ -172,13 +171,13 @@ impl CallerAuthority {
     }
 }
 
-fn authority(der: &CertificateDer<'static>) -> Option<Authority> {
+fn parse_authority(der: &CertificateDer<'static>) -> Option<Authority> {
     let (_, certificate) = parse_x509_certificate(der).ok()?;
     let validity = certificate.validity();
     Some(Authority {
         anchor: anchor_from_trusted_cert(der).ok()?.to_owned(),
         validity: validity.not_before.timestamp()..=validity.not_after.timestamp(),
-        fingerprint: fingerprint(der),
+        fingerprint: sha256_fingerprint(der),
         public_key: certificate.public_key().raw.to_vec(),
     })
 }

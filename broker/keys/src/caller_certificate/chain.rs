@@ -27,7 +27,7 @@ impl PresentedChain {
     /// [`ChainTooLarge`].
     pub fn new(certificates: &[CertificateDer<'_>]) -> Result<Self, ChainTooLarge> {
         let (leaf, intermediates) = certificates.split_first().ok_or(ChainTooLarge)?;
-        Self::check(leaf, intermediates)?;
+        Self::check_limits(leaf, intermediates)?;
         Ok(Self {
             leaf: leaf.clone().into_owned(),
             intermediates: intermediates
@@ -41,7 +41,7 @@ impl PresentedChain {
     ///
     /// # Errors
     /// [`ChainTooLarge`].
-    pub fn check(
+    pub fn check_limits(
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
     ) -> Result<(), ChainTooLarge> {
@@ -68,6 +68,6 @@ impl PresentedChain {
 
     /// The SHA-256 of the client's own certificate, in hexadecimal.
     pub fn fingerprint(&self) -> String {
-        super::fingerprint(&self.leaf)
+        super::sha256_fingerprint(&self.leaf)
     }
 }

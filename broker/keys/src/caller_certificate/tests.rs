@@ -21,7 +21,7 @@ fn identify(
     chain: &PresentedChain,
     now: Timestamp,
 ) -> Result<CertifiedCaller, CallerCertificateError> {
-    CallerCertificateRules::new(rules.to_vec()).identify(chain, now)
+    CallerCertificateRules::new(rules.to_vec()).identify_caller(chain, now)
 }
 
 fn second(count: i64) -> SignedDuration {
@@ -152,12 +152,12 @@ fn each_uri_finds_its_own_rule_among_many() {
     for number in [0, 1, 9, 10, 250, 499] {
         let certificate = authorities.first.issue(&uri(number), |_| {});
         let chain = PresentedChain::new(&certificate.chain).unwrap();
-        let caller = rules.identify(&chain, now()).unwrap();
+        let caller = rules.identify_caller(&chain, now()).unwrap();
         assert_eq!(*caller.identity(), number);
     }
     for other in ["a:b", "spiffe://example.com/cluster/500", "z:z"] {
         let chain = PresentedChain::new(&authorities.first.issue(other, |_| {}).chain).unwrap();
-        let refused = rules.identify(&chain, now()).unwrap_err();
+        let refused = rules.identify_caller(&chain, now()).unwrap_err();
         assert_eq!(refused, CallerCertificateError::OtherUri, "{other}");
     }
 }

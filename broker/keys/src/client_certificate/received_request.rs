@@ -52,7 +52,8 @@ impl ReceivedCertificateRequest {
         };
         // The apiserver and the signer read PEM with Go's encoding/pem, which ends lines and blocks
         // elsewhere. Only the exact form that Keyferry writes is the same request for both.
-        if super::pem("CERTIFICATE REQUEST", &STANDARD.encode(der.as_ref())).as_bytes() != pem {
+        if super::write_pem("CERTIFICATE REQUEST", &STANDARD.encode(der.as_ref())).as_bytes() != pem
+        {
             return Err(UnexpectedRequest::NotARequest);
         }
         let Ok(([], request)) = X509CertificationRequest::from_der(der.as_ref()) else {

@@ -67,7 +67,7 @@ fn after(seconds: i64) -> Timestamp {
 fn the_requested_certificate_is_accepted() {
     let (request, pair) = request();
     let pem = signed(&pair, |_| {});
-    let issued = request.check(&pem, now()).unwrap();
+    let issued = request.check_issued(&pem, now()).unwrap();
     assert_eq!(issued.not_after(), after(3600));
     assert_eq!(issued.renew_at(now()), after(2400));
     assert_eq!(
@@ -79,7 +79,10 @@ fn the_requested_certificate_is_accepted() {
         common_name_of(issued.pem().as_bytes()).as_deref(),
         Some(USER)
     );
-    assert_eq!(request.check(issued.pem().as_bytes(), now()), Ok(issued));
+    assert_eq!(
+        request.check_issued(issued.pem().as_bytes(), now()),
+        Ok(issued)
+    );
 }
 
 #[test]
@@ -187,11 +190,11 @@ fn any_other_certificate_is_refused() {
     ];
     for (name, change, wanted) in cases {
         let pem = signed(&pair, change);
-        assert_eq!(request.check(&pem, now()), Err(wanted), "{name}");
+        assert_eq!(request.check_issued(&pem, now()), Err(wanted), "{name}");
     }
     let other = KeyPair::generate().unwrap();
     assert_eq!(
-        request.check(&signed(&other, |_| {}), now()),
+        request.check_issued(&signed(&other, |_| {}), now()),
         Err(E::OtherKey)
     );
     let good = signed(&pair, |_| {});
@@ -208,7 +211,7 @@ fn any_other_certificate_is_refused() {
         behind_junk,
         vec![b'a'; 70_000],
     ] {
-        assert_eq!(request.check(&junk, now()), Err(E::NotX509));
+        assert_eq!(request.check_issued(&junk, now()), Err(E::NotX509));
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::{any, prop, proptest};
 use serde_json::{Value, json};
 
-use super::{DiscoveryError, MAX_DISCOVERY_BYTES, ProviderMetadata, render};
+use super::{DiscoveryError, MAX_DISCOVERY_BYTES, ProviderMetadata, render_metadata};
 use crate::json::JsonError;
 use crate::jwt::SigningAlgorithm::{Es256, Es384, Rs256};
 use crate::testing::{key, set};
@@ -106,7 +106,7 @@ fn a_document_that_is_no_strict_json_is_refused() {
 #[test]
 fn ours_is_this_text() {
     let keys = set([key(Rs256).entry(), key(Es384).entry(), key(Es256).entry()]);
-    let document = render(ISSUER, "https://keys.example.com/openid/v1/jwks", &keys);
+    let document = render_metadata(ISSUER, "https://keys.example.com/openid/v1/jwks", &keys);
     let expected = concat!(
         r#"{"issuer":"https://hub.example.com","authorization_endpoint":"urn:keyferry:no-authorization-endpoint","#,
         r#""jwks_uri":"https://keys.example.com/openid/v1/jwks","response_types_supported":["id_token"],"#,
@@ -129,7 +129,7 @@ proptest! {
 
     #[test]
     fn what_we_write_we_read(issuer in ".{0,64}", uri in ".{0,64}") {
-        let document = render(&issuer, &uri, &key(Es256).set());
+        let document = render_metadata(&issuer, &uri, &key(Es256).set());
         let metadata = ProviderMetadata::from_upstream(&document, &issuer).unwrap();
         assert_eq!(metadata.signing_algorithms(), [Es256]);
         let value: Value = serde_json::from_slice(&document).unwrap();

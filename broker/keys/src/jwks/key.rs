@@ -9,7 +9,7 @@ use base64::Engine;
 use serde_json::{Map, Value};
 
 use super::rejection::RejectReason;
-use super::rsa::{F4, check_signing_key};
+use super::rsa::{EXPONENT_F4, check_signing_key};
 use crate::jwt::{BASE64URL, MAX_KID_BYTES, SigningAlgorithm};
 
 /// A key that a target can verify with. Equal keys have equal `kid`, `alg` and numbers.
@@ -61,13 +61,13 @@ impl PublicKey {
         let kid = kid.ok_or(RejectReason::Kid)?.to_owned();
         let kty = members.get("kty").and_then(Value::as_str);
         let read: fn(&Map<String, Value>) -> Result<KeyMaterial, RejectReason> = match kty {
-            Some("RSA") => rsa,
-            Some("EC") => ec,
+            Some("RSA") => parse_rsa,
+            Some("EC") => parse_ec,
             _ => return Err(RejectReason::KeyType),
         };
         check_purpose(members)?;
         let material = read(members)?;
-        let algorithm = algorithm(members, &material)?;
+        let algorithm = key_algorithm(members, &material)?;
         Ok(Self {
             kid,
             algorithm,
@@ -93,12 +93,12 @@ impl PublicKey {
     ///
     /// Its `kid` is the one that kube-apiserver would give it: base64url of the SHA-256 of its
     /// SubjectPublicKeyInfo.
-    pub fn es256(point: &[u8]) -> Option<Self> {
+    pub fn of_es256_point(point: &[u8]) -> Option<Self> {
         ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).ok()?;
         let (x, y) = point
             .strip_prefix(&[4])?
             .split_at_checked(Curve::P256.coordinate_bytes())?;
-        let kid = encode(digest(&SHA256, &[&P256_SPKI_HEAD, point].concat()).as_ref());
+        let kid = encode_base64url(digest(&SHA256, &[&P256_SPKI_HEAD, point].concat()).as_ref());
         let material = KeyMaterial::Ec {
             curve: Curve::P256,
             x: x.to_vec(),
@@ -115,7 +115,7 @@ impl PublicKey {
     pub fn point(&self) -> Vec<u8> {
         match &self.material {
             KeyMaterial::Rsa { .. } => Vec::new(),
-            KeyMaterial::Ec { x, y, .. } => KeyMaterial::point(x, y),
+            KeyMaterial::Ec { x, y, .. } => KeyMaterial::encode_point(x, y),
         }
     }
 
@@ -141,19 +141,19 @@ impl PublicKey {
         let members = match &self.material {
             KeyMaterial::Rsa { n } => format!(
                 r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#,
-                encode(&F4),
-                encode(n)
+                encode_base64url(&EXPONENT_F4),
+                encode_base64url(n)
             ),
             KeyMaterial::Ec { curve, x, y } => {
                 format!(
                     r#"{{"crv":"{}","kty":"EC","x":"{}","y":"{}"}}"#,
                     curve.as_str(),
-                    encode(x),
-                    encode(y)
+                    encode_base64url(x),
+                    encode_base64url(y)
                 )
             }
         };
-        encode(digest(&SHA256, members.as_bytes()).as_ref())
+        encode_base64url(digest(&SHA256, members.as_bytes()).as_ref())
     }
 
     /// The key as JSON: `kty`, `use`, `alg`, `kid`, then its numbers, always in this order.
@@ -161,15 +161,19 @@ impl PublicKey {
         let (kty, numbers) = match &self.material {
             KeyMaterial::Rsa { n } => (
                 "RSA",
-                format!(r#""n":"{}","e":"{}""#, encode(n), encode(&F4)),
+                format!(
+                    r#""n":"{}","e":"{}""#,
+                    encode_base64url(n),
+                    encode_base64url(&EXPONENT_F4)
+                ),
             ),
             KeyMaterial::Ec { curve, x, y } => (
                 "EC",
                 format!(
                     r#""crv":"{}","x":"{}","y":"{}""#,
                     curve.as_str(),
-                    encode(x),
-                    encode(y)
+                    encode_base64url(x),
+                    encode_base64url(y)
                 ),
             ),
         };
@@ -190,7 +194,7 @@ const P256_SPKI_HEAD: [u8; 26] = [
 
 impl KeyMaterial {
     /// Encodes an uncompressed point (SEC 1 section 2.3.3): 4, x, y.
-    pub(crate) fn point(x: &[u8], y: &[u8]) -> Vec<u8> {
+    pub(crate) fn encode_point(x: &[u8], y: &[u8]) -> Vec<u8> {
         [&[4], x, y].concat()
     }
 }
@@ -250,28 +254,28 @@ fn check_purpose(members: &Map<String, Value>) -> Result<(), RejectReason> {
     }
 }
 
-fn rsa(members: &Map<String, Value>) -> Result<KeyMaterial, RejectReason> {
-    let n = number(members, "n")?;
-    let e = number(members, "e")?;
+fn parse_rsa(members: &Map<String, Value>) -> Result<KeyMaterial, RejectReason> {
+    let n = parse_number(members, "n")?;
+    let e = parse_number(members, "e")?;
     check_signing_key(&n, &e).map_err(RejectReason::Rsa)?;
     Ok(KeyMaterial::Rsa { n })
 }
 
-fn ec(members: &Map<String, Value>) -> Result<KeyMaterial, RejectReason> {
+fn parse_ec(members: &Map<String, Value>) -> Result<KeyMaterial, RejectReason> {
     let curve = match members.get("crv").and_then(Value::as_str) {
         Some("P-256") => Curve::P256,
         Some("P-384") => Curve::P384,
         Some("P-521") => Curve::P521,
         _ => return Err(RejectReason::Curve),
     };
-    let x = coordinate(members, "x", curve)?;
-    let y = coordinate(members, "y", curve)?;
-    ParsedPublicKey::new(curve.verifier(), KeyMaterial::point(&x, &y))
+    let x = parse_coordinate(members, "x", curve)?;
+    let y = parse_coordinate(members, "y", curve)?;
+    ParsedPublicKey::new(curve.verifier(), KeyMaterial::encode_point(&x, &y))
         .map_err(|_| RejectReason::Point)?;
     Ok(KeyMaterial::Ec { curve, x, y })
 }
 
-fn algorithm(
+fn key_algorithm(
     members: &Map<String, Value>,
     material: &KeyMaterial,
 ) -> Result<SigningAlgorithm, RejectReason> {
@@ -297,8 +301,11 @@ fn algorithm(
 }
 
 /// Reads a Base64urlUInt (RFC 7518 section 2): as few bytes as the number needs.
-fn number(members: &Map<String, Value>, member: &'static str) -> Result<Vec<u8>, RejectReason> {
-    let bytes = decode(members, member)?;
+fn parse_number(
+    members: &Map<String, Value>,
+    member: &'static str,
+) -> Result<Vec<u8>, RejectReason> {
+    let bytes = decode_member(members, member)?;
     if bytes.first().is_some_and(|byte| *byte != 0) {
         Ok(bytes)
     } else {
@@ -306,12 +313,12 @@ fn number(members: &Map<String, Value>, member: &'static str) -> Result<Vec<u8>,
     }
 }
 
-fn coordinate(
+fn parse_coordinate(
     members: &Map<String, Value>,
     member: &'static str,
     curve: Curve,
 ) -> Result<Vec<u8>, RejectReason> {
-    let bytes = decode(members, member)?;
+    let bytes = decode_member(members, member)?;
     if bytes.len() == curve.coordinate_bytes() {
         Ok(bytes)
     } else {
@@ -319,7 +326,10 @@ fn coordinate(
     }
 }
 
-fn decode(members: &Map<String, Value>, member: &'static str) -> Result<Vec<u8>, RejectReason> {
+fn decode_member(
+    members: &Map<String, Value>,
+    member: &'static str,
+) -> Result<Vec<u8>, RejectReason> {
     let text = members
         .get(member)
         .and_then(Value::as_str)
@@ -329,6 +339,6 @@ fn decode(members: &Map<String, Value>, member: &'static str) -> Result<Vec<u8>,
         .map_err(|_| RejectReason::Encoding(member))
 }
 
-fn encode(bytes: &[u8]) -> String {
+fn encode_base64url(bytes: &[u8]) -> String {
     BASE64URL.encode(bytes)
 }

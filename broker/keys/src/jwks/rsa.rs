@@ -19,15 +19,15 @@ pub enum RsaFault {
 }
 
 /// 65537, big-endian.
-pub(crate) const F4: [u8; 3] = [1, 0, 1];
+pub(crate) const EXPONENT_F4: [u8; 3] = [1, 0, 1];
 
 /// Checks a key of a key set: 2048 to 8192 bits in whole bytes, exponent 65537.
 pub(crate) fn check_signing_key(modulus: &[u8], exponent: &[u8]) -> Result<(), RsaFault> {
-    let bits = bits(modulus);
+    let bits = bit_length(modulus);
     if !(2048..=8192).contains(&bits) || !bits.is_multiple_of(8) {
         return Err(RsaFault::Size(bits));
     }
-    if exponent != F4 {
+    if exponent != EXPONENT_F4 {
         return Err(RsaFault::Exponent);
     }
     check_modulus(modulus)
@@ -36,7 +36,7 @@ pub(crate) fn check_signing_key(modulus: &[u8], exponent: &[u8]) -> Result<(), R
 /// Checks a CA's key, whose parameters others chose long ago: 2048 to 8192 bits, odd exponent from
 /// 3 up to 32 bits. Leading zero bytes are DER's.
 pub(crate) fn check_authority_key(modulus: &[u8], exponent: &[u8]) -> Result<(), RsaFault> {
-    let bits = bits(modulus);
+    let bits = bit_length(modulus);
     if !(2048..=8192).contains(&bits) {
         return Err(RsaFault::Size(bits));
     }
@@ -51,13 +51,13 @@ pub(crate) fn check_authority_key(modulus: &[u8], exponent: &[u8]) -> Result<(),
 fn check_modulus(modulus: &[u8]) -> Result<(), RsaFault> {
     if (2..752)
         .filter(|number| is_prime(*number))
-        .any(|prime| remainder(modulus, prime) == 0)
+        .any(|prime| remainder_of(modulus, prime) == 0)
     {
         return Err(RsaFault::SmallFactor);
     }
     if ROCA_PRIMES
         .iter()
-        .all(|prime| is_power_of_f4(remainder(modulus, *prime), *prime))
+        .all(|prime| is_power_of_f4(remainder_of(modulus, *prime), *prime))
     {
         return Err(RsaFault::Roca);
     }
@@ -80,7 +80,7 @@ fn is_power_of_f4(residue: u32, prime: u32) -> bool {
     })
 }
 
-fn remainder(number: &[u8], divisor: u32) -> u32 {
+fn remainder_of(number: &[u8], divisor: u32) -> u32 {
     number
         .iter()
         .fold(0, |rest, byte| (rest * 256 + u32::from(*byte)) % divisor)
@@ -92,7 +92,7 @@ fn is_prime(number: u32) -> bool {
         .all(|divisor| !number.is_multiple_of(divisor))
 }
 
-fn bits(modulus: &[u8]) -> usize {
+fn bit_length(modulus: &[u8]) -> usize {
     let modulus = strip_zeros(modulus);
     modulus
         .first()

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use crate::jwt::BASE64URL;
 
 /// Separates these seals from any other use of the key.
-const PURPOSE: &[u8] = b"keyferry hub keys 1\n";
+const SEAL_PURPOSE: &[u8] = b"keyferry hub keys 1\n";
 
 /// The HMAC key of the seal. Its `Debug` output does not contain the key.
 pub struct SealKey(hmac::Key);
@@ -31,9 +31,9 @@ impl SealKey {
     }
 
     /// The seal of these bytes, base64url.
-    pub fn seal(&self, bytes: &[u8]) -> String {
+    pub fn seal_bytes(&self, bytes: &[u8]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
-        context.update(PURPOSE);
+        context.update(SEAL_PURPOSE);
         context.update(bytes);
         BASE64URL.encode(context.sign().as_ref())
     }
@@ -43,7 +43,7 @@ impl SealKey {
         let Ok(tag) = BASE64URL.decode(seal) else {
             return false;
         };
-        hmac::verify(&self.0, &[PURPOSE, bytes].concat(), &tag).is_ok()
+        hmac::verify(&self.0, &[SEAL_PURPOSE, bytes].concat(), &tag).is_ok()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::jwks::PublicKey;
 pub const MAX_JOURNAL_BYTES: usize = 512 * 1024;
 /// Maximum number of keys and revocations in a journal.
 const MAX_ENTRIES: usize = 500;
-const VERSION: u64 = 1;
+const FORMAT_VERSION: u64 = 1;
 
 /// Why bytes are not a valid key journal. No part of them is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,13 +96,13 @@ impl KeyJournal {
             at: revocation.at,
         };
         let stored = Stored {
-            version: VERSION,
+            version: FORMAT_VERSION,
             issuer: self.issuer.as_str().to_owned(),
             sequence: self.sequence,
             keys: self.keys.values().map(key).collect(),
             revoked: self.revoked.iter().map(revocation).collect(),
         };
-        checked(serde_json::to_vec(&stored).map_err(|_| JournalError::Shape)?)
+        check_readable(serde_json::to_vec(&stored).map_err(|_| JournalError::Shape)?)
     }
 
     /// Reads a journal.
@@ -118,7 +118,7 @@ impl KeyJournal {
             },
         )
         .map_err(JournalError::Json)?;
-        if object.get("version").and_then(Value::as_u64) != Some(VERSION) {
+        if object.get("version").and_then(Value::as_u64) != Some(FORMAT_VERSION) {
             return Err(JournalError::Version);
         }
         let stored: Stored =
@@ -167,13 +167,13 @@ impl KeyJournal {
 
 /// Returns the bytes only if they can be read back. A journal that grew beyond the limits would
 /// lock out every replica.
-fn checked(bytes: Vec<u8>) -> Result<Vec<u8>, JournalError> {
+fn check_readable(bytes: Vec<u8>) -> Result<Vec<u8>, JournalError> {
     KeyJournal::from_bytes(&bytes).map(|_| bytes)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{JournalError, checked};
+    use super::{JournalError, check_readable};
 
     #[test]
     fn a_failure_is_never_written() {
@@ -183,12 +183,12 @@ mod tests {
             b"null".to_vec(),
             br#"{"version":1,"issuer":"","sequence":0,"keys":[],"revoked":[]}"#.to_vec(),
         ] {
-            assert!(checked(bytes).is_err());
+            assert!(check_readable(bytes).is_err());
         }
         let empty = br#"{"version":1,"issuer":"https://hub.example.com","sequence":0,"keys":[],"revoked":[]}"#.to_vec();
-        assert_eq!(checked(empty.clone()), Ok(empty));
+        assert_eq!(check_readable(empty.clone()), Ok(empty));
         assert_eq!(
-            checked(Vec::new())
+            check_readable(Vec::new())
                 .err()
                 .map(|error| matches!(error, JournalError::Json(_))),
             Some(true)

@@ -97,7 +97,7 @@ fn a_seal_holds_for_these_bytes_and_this_key() {
         SealKey::new(&Zeroizing::new(vec![2; 32])).unwrap(),
     );
     let bytes = journal().to_bytes().unwrap();
-    let seal = one.seal(&bytes);
+    let seal = one.seal_bytes(&bytes);
     assert!(one.is_seal_of(&seal, &bytes));
     assert!(
         !other.is_seal_of(&seal, &bytes)

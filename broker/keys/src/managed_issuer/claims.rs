@@ -36,7 +36,7 @@ pub fn signing_input(binding: &Binding, kid: &str, token: &ClaimsOfToken<'_>) ->
         "exp": expires_at,
         "iat": issued_at,
         "iss": binding.issuer.as_str(),
-        "jti": uuid(token.id),
+        "jti": format_uuid(token.id),
         "kubernetes.io": {
             "namespace": account.namespace.as_str(),
             "serviceaccount": { "name": account.name.as_str(), "uid": token.identity.uid.as_str() },
@@ -52,7 +52,7 @@ pub fn signing_input(binding: &Binding, kid: &str, token: &ClaimsOfToken<'_>) ->
 }
 
 /// Formats the bytes as a UUID of version 4 (RFC 9562).
-fn uuid(mut bytes: [u8; 16]) -> String {
+fn format_uuid(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let hex = format!("{:032x}", u128::from_be_bytes(bytes));

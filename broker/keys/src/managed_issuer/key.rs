@@ -26,7 +26,7 @@ impl PrivateKey {
     pub fn from_pkcs8(pkcs8: Zeroizing<Vec<u8>>) -> Result<Self, KeyFault> {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pkcs8)
             .map_err(|_| KeyFault)?;
-        let public = PublicKey::es256(pair.public_key().as_ref()).ok_or(KeyFault)?;
+        let public = PublicKey::of_es256_point(pair.public_key().as_ref()).ok_or(KeyFault)?;
         Ok(Self { pkcs8, public })
     }
 

@@ -74,7 +74,12 @@ impl KeySet {
     /// Makes a target's first set. It has signed nothing yet, but still waits for the activation
     /// delay. A set that replaces a deleted one looks the same, and verifiers may have cached the
     /// deleted one.
-    pub fn first(binding: Binding, current: PrivateKey, next: PrivateKey, now: Moment) -> Self {
+    pub fn initial_set(
+        binding: Binding,
+        current: PrivateKey,
+        next: PrivateKey,
+        now: Moment,
+    ) -> Self {
         let published_at = whole_seconds(now.wall);
         Self {
             binding,
@@ -107,7 +112,7 @@ impl KeySet {
     /// The set after a change. Keys that `seen` reports as missing are restored, and expired keys
     /// are removed. A promotion makes the next key current and the current key previous; the fresh
     /// key becomes the next one.
-    pub fn changed(self, change: ReadyChange, seen: &Sightings, now: Moment) -> Self {
+    pub fn apply_change(self, change: ReadyChange, seen: &Sightings, now: Moment) -> Self {
         let Self {
             binding,
             current,
@@ -116,7 +121,7 @@ impl KeySet {
             handled_rotation,
         } = self;
         previous.retain(|key| !seen.is_over(key.key.kid(), now));
-        for missing in seen.missing(now) {
+        for missing in seen.missing_keys(now) {
             if previous.len() < MAX_PREVIOUS {
                 previous.push(missing);
             }
@@ -124,7 +129,7 @@ impl KeySet {
         match change {
             ReadyChange::Promote { fresh, asked_for } => {
                 let published_until = whole_seconds(seen.kept_from(now));
-                let now = whole_seconds(seen.latest(now));
+                let now = whole_seconds(seen.latest_time(now));
                 previous.push(PreviousKey {
                     key: current.key.public().clone(),
                     published_until,

@@ -8,7 +8,7 @@ use super::key_set::{KeySet, MAX_PREVIOUS};
 use super::sightings::Sightings;
 
 /// If a key's `signs_since` is further ahead than this, the clock that promoted it was wrong.
-const AHEAD: Duration = Duration::from_secs(24 * 3600);
+const MAX_PROMOTION_SKEW: Duration = Duration::from_secs(24 * 3600);
 
 /// How keys are rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Change {
 ///
 /// A replica promotes a key only after publishing it itself for the whole activation delay,
 /// whatever the stored times say.
-pub fn due(
+pub fn due_change(
     set: &KeySet,
     seen: &Sightings,
     asked_for: Option<&str>,
@@ -47,13 +47,16 @@ pub fn due(
         >= at
             .saturating_add(policy.every)
             .unwrap_or(jiff::Timestamp::MAX)
-        || now.wall.saturating_add(AHEAD).is_ok_and(|limit| at > limit);
+        || now
+            .wall
+            .saturating_add(MAX_PROMOTION_SKEW)
+            .is_ok_and(|limit| at > limit);
     let room = set
         .previous
         .iter()
         .filter(|key| !seen.is_over(key.key.kid(), now))
         .count()
-        + seen.missing(now).count()
+        + seen.missing_keys(now).count()
         < MAX_PREVIOUS;
     let observed = seen
         .published_for(set.next.key.kid(), now)
@@ -65,6 +68,6 @@ pub fn due(
         .previous
         .iter()
         .any(|key| seen.is_over(key.key.kid(), now));
-    let missing = set.previous.len() < MAX_PREVIOUS && seen.missing(now).next().is_some();
+    let missing = set.previous.len() < MAX_PREVIOUS && seen.missing_keys(now).next().is_some();
     (over || missing).then_some(Change::Tidy)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use keyferry_api::moment::Moment;
 
-use super::KEPT;
+use super::SUPERSEDED_KEY_RETENTION;
 use super::key_set::{KeySet, PreviousKey};
 use crate::jwks::{JwksError, PublicKey, PublicKeySet};
 
@@ -20,7 +20,7 @@ pub const MAX_PUBLISHED: usize = 64;
 
 /// A superseded key that is removed at most this long before its end counts as removed at its end,
 /// because clocks differ.
-const EARLY: Duration = Duration::from_secs(120);
+const EARLY_REMOVAL_TOLERANCE: Duration = Duration::from_secs(120);
 
 /// One replica's observations of a key set: since when it publishes each key, and which keys are
 /// missing.
@@ -56,7 +56,7 @@ impl End {
     fn at(wall: Timestamp, earliest: Timestamp, now: Moment) -> Self {
         Self {
             wall,
-            mono: now.mono.saturating_add(span(earliest, wall)),
+            mono: now.mono.saturating_add(time_between(earliest, wall)),
         }
     }
 
@@ -72,10 +72,16 @@ impl Sightings {
     /// A key that disappears from the same object before its end stays published, because it may
     /// have signed. A key that disappears with its object does not: deleting the object is how a
     /// stolen key is revoked.
-    pub fn note(&mut self, set: &KeySet, origin: &str, active_after: Duration, now: Moment) {
+    pub fn note_reading(
+        &mut self,
+        set: &KeySet,
+        origin: &str,
+        active_after: Duration,
+        now: Moment,
+    ) {
         let first = self.origin.is_none();
         self.anchor.get_or_insert(now);
-        let (kept_from_now, earliest) = (self.kept_from(now), self.earliest(now));
+        let (kept_from_now, earliest) = (self.kept_from(now), self.earliest_time(now));
         let same = self.origin.as_deref() == Some(origin);
         let mut keys = std::mem::take(&mut self.keys);
         for (key, published_until) in set.public_keys() {
@@ -110,14 +116,14 @@ impl Sightings {
             self.keys.insert(key.kid().to_owned(), seen);
         }
         if same {
-            self.hold(keys, now);
+            self.retain_missing(keys, now);
         }
         self.origin = Some(origin.to_owned());
     }
 
-    fn hold(&mut self, gone: BTreeMap<String, Sighting>, now: Moment) {
+    fn retain_missing(&mut self, gone: BTreeMap<String, Sighting>, now: Moment) {
         for (kid, seen) in gone {
-            let early = |end: End| end.mono > now.mono.saturating_add(EARLY);
+            let early = |end: End| end.mono > now.mono.saturating_add(EARLY_REMOVAL_TOLERANCE);
             let retired = !seen.missing && seen.end.is_some_and(|end| !early(end));
             let over = seen.end.is_some_and(|end| end.passed(now));
             if retired || over || self.keys.len() >= MAX_PUBLISHED {
@@ -125,7 +131,7 @@ impl Sightings {
             }
             let end = seen
                 .end
-                .unwrap_or_else(|| End::at(self.kept_from(now), self.earliest(now), now));
+                .unwrap_or_else(|| End::at(self.kept_from(now), self.earliest_time(now), now));
             self.keys.insert(
                 kid,
                 Sighting {
@@ -139,17 +145,17 @@ impl Sightings {
 
     /// The later of the wall clock and the time that it would show if it had never been set. Used
     /// for times that are written, which must not be too early.
-    pub fn latest(&self, now: Moment) -> Timestamp {
-        self.unset(now).max(now.wall)
+    pub fn latest_time(&self, now: Moment) -> Timestamp {
+        self.monotonic_time(now).max(now.wall)
     }
 
     /// The earlier of the same two times. Used for times that are read, so that no key ends too
     /// early.
-    fn earliest(&self, now: Moment) -> Timestamp {
-        self.unset(now).min(now.wall)
+    fn earliest_time(&self, now: Moment) -> Timestamp {
+        self.monotonic_time(now).min(now.wall)
     }
 
-    fn unset(&self, now: Moment) -> Timestamp {
+    fn monotonic_time(&self, now: Moment) -> Timestamp {
         let unset = self.anchor.and_then(|anchor| {
             anchor
                 .wall
@@ -161,8 +167,8 @@ impl Sightings {
 
     /// The end of publication of a key that may have signed a moment ago.
     pub fn kept_from(&self, now: Moment) -> Timestamp {
-        self.latest(now)
-            .saturating_add(KEPT)
+        self.latest_time(now)
+            .saturating_add(SUPERSEDED_KEY_RETENTION)
             .unwrap_or(Timestamp::MAX)
     }
 
@@ -191,7 +197,7 @@ impl Sightings {
     }
 
     /// The keys that were removed from the stored set before their end.
-    pub fn missing(&self, now: Moment) -> impl Iterator<Item = PreviousKey> {
+    pub fn missing_keys(&self, now: Moment) -> impl Iterator<Item = PreviousKey> {
         let missing = self.keys.values().filter(|seen| seen.missing);
         missing.filter_map(move |seen| {
             let end = seen.end.filter(|end| !end.passed(now))?;
@@ -207,7 +213,7 @@ impl Sightings {
     ///
     /// # Errors
     /// [`JwksError`] before the first reading.
-    pub fn published(&self) -> Result<PublicKeySet, JwksError> {
+    pub fn published_keys(&self) -> Result<PublicKeySet, JwksError> {
         PublicKeySet::from_keys(self.keys.values().map(|seen| seen.key.clone()))
     }
 }
@@ -224,10 +230,10 @@ fn still_to_wait(set: &KeySet, key: &PublicKey, active_after: Duration, now: Mom
         return active_after;
     };
     let active_at = at.saturating_add(active_after).unwrap_or(Timestamp::MAX);
-    span(now.wall, active_at).min(active_after)
+    time_between(now.wall, active_at).min(active_after)
 }
 
 /// The time from `one` to `other`; zero if `other` is earlier.
-fn span(one: Timestamp, other: Timestamp) -> Duration {
+fn time_between(one: Timestamp, other: Timestamp) -> Duration {
     Duration::try_from(other.duration_since(one)).unwrap_or_default()
 }

@@ -20,8 +20,8 @@ use crate::jwt::BASE64URL;
 /// The longest document that is read. A full one has about 7 KiB.
 pub const MAX_STORED_BYTES: usize = 32 * 1024;
 
-const VERSION: u64 = 1;
-const LIMITS: JsonLimits = JsonLimits {
+const FORMAT_VERSION: u64 = 1;
+const DOCUMENT_LIMITS: JsonLimits = JsonLimits {
     bytes: MAX_STORED_BYTES,
     depth: 4,
 };
@@ -52,40 +52,40 @@ pub enum StoredFault {
 ///
 /// # Errors
 /// [`StoredFault`] names the first rule that it breaks.
-pub fn read(bytes: &[u8]) -> Result<KeySet, StoredFault> {
-    let mut members = Members(read_object(bytes, LIMITS).map_err(StoredFault::Json)?);
+pub fn read_key_set(bytes: &[u8]) -> Result<KeySet, StoredFault> {
+    let mut members = Members(read_object(bytes, DOCUMENT_LIMITS).map_err(StoredFault::Json)?);
     if members
         .0
         .remove("version")
         .and_then(|version| version.as_u64())
-        != Some(VERSION)
+        != Some(FORMAT_VERSION)
     {
         return Err(StoredFault::Version);
     }
     let wrong = StoredFault::Member;
     let binding = Binding {
-        target: ObjectName::new(members.text("target")?).map_err(|_| wrong("target"))?,
-        issuer: Issuer::new(members.text("issuer")?).map_err(|_| wrong("issuer"))?,
-        audience: Audience::new(members.text("audience")?).map_err(|_| wrong("audience"))?,
+        target: ObjectName::new(members.take_text("target")?).map_err(|_| wrong("target"))?,
+        issuer: Issuer::new(members.take_text("issuer")?).map_err(|_| wrong("issuer"))?,
+        audience: Audience::new(members.take_text("audience")?).map_err(|_| wrong("audience"))?,
     };
-    let mut current = members.object("current")?;
-    let mut next = members.object("next")?;
+    let mut current = members.take_object("current")?;
+    let mut next = members.take_object("next")?;
     let set = KeySet {
         binding,
         current: CurrentKey {
             key: current.private_key()?,
-            published_at: current.time("publishedAt")?,
-            signs_since: current.time("signsSince")?,
+            published_at: current.take_time("publishedAt")?,
+            signs_since: current.take_time("signsSince")?,
         },
         next: NextKey {
             key: next.private_key()?,
-            published_at: next.time("publishedAt")?,
+            published_at: next.take_time("publishedAt")?,
         },
-        previous: members.previous()?,
-        handled_rotation: members.request()?,
+        previous: members.take_previous_keys()?,
+        handled_rotation: members.take_rotation_request()?,
     };
     for rest in [members, current, next] {
-        rest.end()?;
+        rest.require_empty()?;
     }
     let mut kids: Vec<&str> = set.public_keys().map(|(key, _)| key.kid()).collect();
     kids.sort_unstable();
@@ -101,37 +101,37 @@ struct Members(Map<String, Value>);
 
 impl Drop for Members {
     fn drop(&mut self) {
-        self.0.values_mut().for_each(wipe);
+        self.0.values_mut().for_each(wipe_strings);
     }
 }
 
-fn wipe(value: &mut Value) {
+fn wipe_strings(value: &mut Value) {
     match value {
         Value::String(text) => text.zeroize(),
-        Value::Object(members) => members.values_mut().for_each(wipe),
-        Value::Array(items) => items.iter_mut().for_each(wipe),
+        Value::Object(members) => members.values_mut().for_each(wipe_strings),
+        Value::Array(items) => items.iter_mut().for_each(wipe_strings),
         _ => {}
     }
 }
 
 impl Members {
-    fn text(&mut self, member: &'static str) -> Result<String, StoredFault> {
+    fn take_text(&mut self, member: &'static str) -> Result<String, StoredFault> {
         match self.0.remove(member) {
             Some(Value::String(text)) => Ok(text),
             _ => Err(StoredFault::Member(member)),
         }
     }
 
-    fn object(&mut self, member: &'static str) -> Result<Self, StoredFault> {
+    fn take_object(&mut self, member: &'static str) -> Result<Self, StoredFault> {
         match self.0.remove(member) {
             Some(Value::Object(members)) => Ok(Self(members)),
             _ => Err(StoredFault::Member(member)),
         }
     }
 
-    fn time(&mut self, member: &'static str) -> Result<Timestamp, StoredFault> {
+    fn take_time(&mut self, member: &'static str) -> Result<Timestamp, StoredFault> {
         let time: Timestamp = self
-            .text(member)?
+            .take_text(member)?
             .parse()
             .map_err(|_| StoredFault::Member(member))?;
         if time.subsec_nanosecond() == 0 && time >= Timestamp::UNIX_EPOCH {
@@ -141,8 +141,8 @@ impl Members {
         }
     }
 
-    fn bytes(&mut self, member: &'static str) -> Result<Zeroizing<Vec<u8>>, StoredFault> {
-        let text = Zeroizing::new(self.text(member)?);
+    fn take_bytes(&mut self, member: &'static str) -> Result<Zeroizing<Vec<u8>>, StoredFault> {
+        let text = Zeroizing::new(self.take_text(member)?);
         let bytes = BASE64URL
             .decode(text.as_bytes())
             .map_err(|_| StoredFault::Member(member))?;
@@ -151,8 +151,8 @@ impl Members {
 
     /// Reads a private key and checks that its `kid` is right.
     fn private_key(&mut self) -> Result<PrivateKey, StoredFault> {
-        let kid = self.text("kid")?;
-        let key = PrivateKey::from_pkcs8(self.bytes("privateKey")?)
+        let kid = self.take_text("kid")?;
+        let key = PrivateKey::from_pkcs8(self.take_bytes("privateKey")?)
             .map_err(|_| StoredFault::Member("privateKey"))?;
         if key.kid() == kid {
             Ok(key)
@@ -161,7 +161,7 @@ impl Members {
         }
     }
 
-    fn previous(&mut self) -> Result<Vec<PreviousKey>, StoredFault> {
+    fn take_previous_keys(&mut self) -> Result<Vec<PreviousKey>, StoredFault> {
         let Some(Value::Array(items)) = self.0.remove("previous") else {
             return Err(StoredFault::Member("previous"));
         };
@@ -173,14 +173,14 @@ impl Members {
                 return Err(StoredFault::Member("previous"));
             };
             let mut members = Self(members);
-            let kid = members.text("kid")?;
-            let key = PublicKey::es256(&members.bytes("publicKey")?)
+            let kid = members.take_text("kid")?;
+            let key = PublicKey::of_es256_point(&members.take_bytes("publicKey")?)
                 .ok_or(StoredFault::Member("publicKey"))?;
             if key.kid() != kid {
                 return Err(StoredFault::Member("kid"));
             }
-            let published_until = members.time("publishedUntil")?;
-            members.end()?;
+            let published_until = members.take_time("publishedUntil")?;
+            members.require_empty()?;
             Ok(PreviousKey {
                 key,
                 published_until,
@@ -189,11 +189,11 @@ impl Members {
         items.into_iter().map(read).collect()
     }
 
-    fn request(&mut self) -> Result<Option<String>, StoredFault> {
+    fn take_rotation_request(&mut self) -> Result<Option<String>, StoredFault> {
         if !self.0.contains_key("handledRotation") {
             return Ok(None);
         }
-        let text = self.text("handledRotation")?;
+        let text = self.take_text("handledRotation")?;
         if text.len() <= MAX_REQUEST_BYTES {
             Ok(Some(text))
         } else {
@@ -201,7 +201,7 @@ impl Members {
         }
     }
 
-    fn end(self) -> Result<(), StoredFault> {
+    fn require_empty(self) -> Result<(), StoredFault> {
         if self.0.is_empty() {
             Ok(())
         } else {
@@ -210,8 +210,8 @@ impl Members {
     }
 }
 
-/// Writes a set as a document that [`read`] reads.
-pub fn write(set: &KeySet) -> Zeroizing<String> {
+/// Writes a set as a document that [`read_key_set`] reads.
+pub fn write_key_set(set: &KeySet) -> Zeroizing<String> {
     // Reserves room for the whole text: a string that grows leaves copies of the keys in memory.
     let mut text = Zeroizing::new(String::with_capacity(MAX_STORED_BYTES));
     let KeySet {
@@ -224,18 +224,18 @@ pub fn write(set: &KeySet) -> Zeroizing<String> {
     // Writing to a String cannot fail.
     let _ = write!(
         text,
-        r#"{{"version":{VERSION},"target":{},"issuer":{},"audience":{},"current":{{"#,
-        quoted(binding.target.as_str()),
-        quoted(binding.issuer.as_str()),
-        quoted(binding.audience.as_str()),
+        r#"{{"version":{FORMAT_VERSION},"target":{},"issuer":{},"audience":{},"current":{{"#,
+        quote_json(binding.target.as_str()),
+        quote_json(binding.issuer.as_str()),
+        quote_json(binding.audience.as_str()),
     );
-    private(&mut text, &current.key);
+    write_private_key(&mut text, &current.key);
     let _ = write!(
         text,
         r#","publishedAt":"{}","signsSince":"{}"}},"next":{{"#,
         current.published_at, current.signs_since
     );
-    private(&mut text, &next.key);
+    write_private_key(&mut text, &next.key);
     let _ = write!(
         text,
         r#","publishedAt":"{}"}},"previous":["#,
@@ -254,23 +254,23 @@ pub fn write(set: &KeySet) -> Zeroizing<String> {
         let _ = write!(
             text,
             r#"{comma}{{"kid":{},"publicKey":"{point}","publishedUntil":"{published_until}"}}"#,
-            quoted(key.kid())
+            quote_json(key.kid())
         );
     }
     text.push(']');
     if let Some(request) = handled_rotation {
-        let _ = write!(text, r#","handledRotation":{}"#, quoted(request));
+        let _ = write!(text, r#","handledRotation":{}"#, quote_json(request));
     }
     text.push('}');
     text
 }
 
-fn private(text: &mut Zeroizing<String>, key: &PrivateKey) {
-    let _ = write!(text, r#""kid":{},"privateKey":""#, quoted(key.kid()));
+fn write_private_key(text: &mut Zeroizing<String>, key: &PrivateKey) {
+    let _ = write!(text, r#""kid":{},"privateKey":""#, quote_json(key.kid()));
     BASE64URL.encode_string(key.pkcs8(), text);
     text.push('"');
 }
 
-fn quoted(text: &str) -> String {
+fn quote_json(text: &str) -> String {
     Value::from(text).to_string()
 }

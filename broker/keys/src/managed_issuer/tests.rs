@@ -70,22 +70,22 @@ fn binding() -> Binding {
     let public_url = PublicUrl::new("https://keyferry.example.com").unwrap();
     let target = ObjectName::new("prod").unwrap();
     Binding {
-        issuer: issuer(&public_url, &target).unwrap(),
+        issuer: managed_issuer_url(&public_url, &target).unwrap(),
         target,
         audience: Audience::new("https://prod.example.com").unwrap(),
     }
 }
 
 fn first(now: Moment) -> KeySet {
-    KeySet::first(binding(), key(0), key(1), now)
+    KeySet::initial_set(binding(), key(0), key(1), now)
 }
 
 fn again(set: &KeySet) -> KeySet {
-    read(write(set).as_bytes()).unwrap()
+    read_key_set(write_key_set(set).as_bytes()).unwrap()
 }
 
 fn promoted(set: KeySet, fresh: usize, seen: &Sightings, now: Moment) -> KeySet {
-    set.changed(
+    set.apply_change(
         ReadyChange::Promote {
             fresh: key(fresh),
             asked_for: None,
@@ -120,7 +120,7 @@ fn a_kid_is_what_kube_apiserver_would_make_of_the_key() {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, spki.as_ref());
     assert_eq!(kid(0), BASE64URL.encode(digest));
     assert!(
-        crate::jwks::PublicKey::es256(&[4; 65]).is_none(),
+        crate::jwks::PublicKey::of_es256_point(&[4; 65]).is_none(),
         "no point of the curve"
     );
     assert_eq!(key(0).public().point(), pair.public_key().as_ref());
@@ -139,20 +139,20 @@ fn a_private_key_does_not_print() {
 #[test]
 fn a_first_set_is_activated_like_any_other() {
     let (set, mut seen) = (first(at(0)), Sightings::default());
-    seen.note(&set, "one", WAIT, at(1));
+    seen.note_reading(&set, "one", WAIT, at(1));
     assert!(!seen.is_active(&kid(0), at(119)));
     assert!(
         seen.is_active(&kid(0), at(120)),
         "by the stored time, for a key found at the start"
     );
-    assert_eq!(due(&set, &seen, None, &POLICY, at(120)), None);
+    assert_eq!(due_change(&set, &seen, None, &POLICY, at(120)), None);
 }
 
 #[test]
 fn keys_found_at_the_start_are_believed_and_later_ones_are_not() {
     let set = first(at(0));
     let mut found = Sightings::default();
-    found.note(&set, "one", WAIT, at(5000));
+    found.note_reading(&set, "one", WAIT, at(5000));
     assert!(
         found.is_active(&kid(0), at(5000)),
         "a restart costs no minute"
@@ -164,7 +164,7 @@ fn keys_found_at_the_start_are_believed_and_later_ones_are_not() {
         published_at: at(0).wall,
         signs_since: at(0).wall,
     };
-    found.note(&forged, "one", WAIT, at(5002));
+    found.note_reading(&forged, "one", WAIT, at(5002));
     assert!(!found.is_active(&kid(3), at(5002 + 119)) && found.is_active(&kid(3), at(5002 + 120)));
 }
 
@@ -174,10 +174,10 @@ fn stored_times_ahead_of_the_clock_wait_no_longer_than_the_soak() {
         first(with_wall(at(0), 10 * 365 * 86_400)),
         Sightings::default(),
     );
-    seen.note(&set, "one", WAIT, at(0));
+    seen.note_reading(&set, "one", WAIT, at(0));
     assert!(!seen.is_active(&kid(0), at(119)) && seen.is_active(&kid(0), at(120)));
     assert_eq!(
-        due(&set, &seen, None, &POLICY, at(121)),
+        due_change(&set, &seen, None, &POLICY, at(121)),
         Some(Change::Promote),
         "a clock that was wrong stops no rotation for good"
     );
@@ -186,35 +186,35 @@ fn stored_times_ahead_of_the_clock_wait_no_longer_than_the_soak() {
 #[test]
 fn a_rotation_is_due_by_schedule_and_by_hand() {
     let (set, mut seen) = (first(at(0)), Sightings::default());
-    seen.note(&set, "one", WAIT, at(0));
+    seen.note_reading(&set, "one", WAIT, at(0));
     let month = 30 * DAY;
-    assert_eq!(due(&set, &seen, None, &POLICY, at(month - 1)), None);
+    assert_eq!(due_change(&set, &seen, None, &POLICY, at(month - 1)), None);
     assert_eq!(
-        due(&set, &seen, None, &POLICY, at(month)),
+        due_change(&set, &seen, None, &POLICY, at(month)),
         Some(Change::Promote)
     );
     assert_eq!(
-        due(&set, &seen, Some("now"), &POLICY, at(119)),
+        due_change(&set, &seen, Some("now"), &POLICY, at(119)),
         None,
         "the next key has not been published for long enough"
     );
     assert_eq!(
-        due(&set, &seen, Some("now"), &POLICY, at(120)),
+        due_change(&set, &seen, Some("now"), &POLICY, at(120)),
         Some(Change::Promote)
     );
     let change = ReadyChange::Promote {
         fresh: key(2),
         asked_for: Some("now".to_owned()),
     };
-    let set = again(&set.changed(change, &seen, at(120)));
-    seen.note(&set, "one", WAIT, at(121));
+    let set = again(&set.apply_change(change, &seen, at(120)));
+    seen.note_reading(&set, "one", WAIT, at(121));
     assert_eq!(
-        due(&set, &seen, Some("now"), &POLICY, at(1000)),
+        due_change(&set, &seen, Some("now"), &POLICY, at(1000)),
         None,
         "carried out once"
     );
     assert_eq!(
-        due(&set, &seen, Some("again"), &POLICY, at(1000)),
+        due_change(&set, &seen, Some("again"), &POLICY, at(1000)),
         Some(Change::Promote)
     );
     assert_eq!(
@@ -227,11 +227,14 @@ fn a_rotation_is_due_by_schedule_and_by_hand() {
 #[test]
 fn a_restarted_replica_promotes_nothing_that_it_has_not_published_itself() {
     let (set, mut seen) = (first(at(0)), Sightings::default());
-    seen.note(&set, "one", WAIT, at(31 * DAY));
+    seen.note_reading(&set, "one", WAIT, at(31 * DAY));
     assert!(seen.is_active(&kid(0), at(31 * DAY)));
-    assert_eq!(due(&set, &seen, None, &POLICY, at(31 * DAY + 119)), None);
     assert_eq!(
-        due(&set, &seen, None, &POLICY, at(31 * DAY + 120)),
+        due_change(&set, &seen, None, &POLICY, at(31 * DAY + 119)),
+        None
+    );
+    assert_eq!(
+        due_change(&set, &seen, None, &POLICY, at(31 * DAY + 120)),
         Some(Change::Promote)
     );
 }
@@ -239,18 +242,19 @@ fn a_restarted_replica_promotes_nothing_that_it_has_not_published_itself() {
 #[test]
 fn a_superseded_key_stays_until_its_tokens_are_over_by_both_clocks() {
     let (set, mut seen) = (first(at(0)), Sightings::default());
-    seen.note(&set, "one", WAIT, at(0));
+    seen.note_reading(&set, "one", WAIT, at(0));
     let set = again(&promoted(set, 2, &seen, at(200)));
     assert!(
-        write(&set).contains(&kid(0)) && !write(&set).contains(&BASE64URL.encode(&POOL[0])),
+        write_key_set(&set).contains(&kid(0))
+            && !write_key_set(&set).contains(&BASE64URL.encode(&POOL[0])),
         "its private half is gone"
     );
-    seen.note(&set, "one", WAIT, at(201));
-    let end = 201 + KEPT.as_secs();
-    assert!(seen.published().unwrap().get(&kid(0)).is_some());
-    assert_eq!(due(&set, &seen, None, &POLICY, at(end - 1)), None);
+    seen.note_reading(&set, "one", WAIT, at(201));
+    let end = 201 + SUPERSEDED_KEY_RETENTION.as_secs();
+    assert!(seen.published_keys().unwrap().get(&kid(0)).is_some());
+    assert_eq!(due_change(&set, &seen, None, &POLICY, at(end - 1)), None);
     assert_eq!(
-        due(&set, &seen, None, &POLICY, with_wall(at(400), 40 * 86_400)),
+        due_change(&set, &seen, None, &POLICY, with_wall(at(400), 40 * 86_400)),
         Some(Change::Promote),
         "by the wall clock alone"
     );
@@ -262,66 +266,72 @@ fn a_superseded_key_stays_until_its_tokens_are_over_by_both_clocks() {
         !seen.is_over(&kid(0), with_wall(at(end), -10)),
         "not over: the wall clock was set back"
     );
-    assert_eq!(due(&set, &seen, None, &POLICY, at(end)), Some(Change::Tidy));
-    let set = again(&set.changed(ReadyChange::Tidy, &seen, at(end)));
-    seen.note(&set, "one", WAIT, at(end + 1));
+    assert_eq!(
+        due_change(&set, &seen, None, &POLICY, at(end)),
+        Some(Change::Tidy)
+    );
+    let set = again(&set.apply_change(ReadyChange::Tidy, &seen, at(end)));
+    seen.note_reading(&set, "one", WAIT, at(end + 1));
     assert_eq!(set.previous, []);
-    assert_eq!(seen.published().unwrap().len(), 2);
+    assert_eq!(seen.published_keys().unwrap().len(), 2);
 }
 
 #[test]
 fn a_superseding_clock_that_was_behind_takes_no_key_away() {
     let (set, mut seen) = (first(at(0)), Sightings::default());
-    seen.note(&set, "one", WAIT, at(0));
+    seen.note_reading(&set, "one", WAIT, at(0));
     let set = promoted(
         set,
         2,
         &Sightings::default(),
         with_wall(at(200), -3 * 86_400),
     );
-    seen.note(&set, "one", WAIT, at(201));
+    seen.note_reading(&set, "one", WAIT, at(201));
     assert!(!seen.is_over(&kid(0), at(202)) && !seen.is_over(&kid(0), at(200 + DAY)));
-    assert!(seen.is_over(&kid(0), at(201 + KEPT.as_secs())));
+    assert!(seen.is_over(&kid(0), at(201 + SUPERSEDED_KEY_RETENTION.as_secs())));
 }
 
 #[test]
 fn a_set_that_was_rolled_back_gets_its_keys_back() {
     let (old, mut seen) = (first(at(0)), Sightings::default());
-    seen.note(&old, "one", WAIT, at(0));
+    seen.note_reading(&old, "one", WAIT, at(0));
     let set = again(&promoted(again(&old), 2, &seen, at(200)));
     let set = {
-        seen.note(&set, "one", WAIT, at(201));
+        seen.note_reading(&set, "one", WAIT, at(201));
         again(&promoted(set, 3, &seen, at(400)))
     };
-    seen.note(&set, "one", WAIT, at(401));
+    seen.note_reading(&set, "one", WAIT, at(401));
     // Key 2 may have signed when the Secret is put back to what it was at first.
-    seen.note(&old, "one", WAIT, at(500));
-    let published = seen.published().unwrap();
+    seen.note_reading(&old, "one", WAIT, at(500));
+    let published = seen.published_keys().unwrap();
     assert!(
         (0..4).all(|index| published.get(&kid(index)).is_some()),
         "nothing that was published goes"
     );
-    assert_eq!(due(&old, &seen, None, &POLICY, at(500)), Some(Change::Tidy));
-    let healed = again(&old.changed(ReadyChange::Tidy, &seen, at(500)));
+    assert_eq!(
+        due_change(&old, &seen, None, &POLICY, at(500)),
+        Some(Change::Tidy)
+    );
+    let healed = again(&old.apply_change(ReadyChange::Tidy, &seen, at(500)));
     assert_eq!(healed.previous.len(), 2);
     let mut other = Sightings::default();
-    other.note(&healed, "one", WAIT, at(510));
+    other.note_reading(&healed, "one", WAIT, at(510));
     assert_eq!(
-        other.published().unwrap(),
+        other.published_keys().unwrap(),
         published,
         "a replica that starts now publishes the same"
     );
-    seen.note(&healed, "one", WAIT, at(511));
-    assert_eq!(due(&healed, &seen, None, &POLICY, at(511)), None);
+    seen.note_reading(&healed, "one", WAIT, at(511));
+    assert_eq!(due_change(&healed, &seen, None, &POLICY, at(511)), None);
 }
 
 #[test]
 fn a_set_that_was_deleted_is_gone_with_all_its_keys() {
     let mut seen = Sightings::default();
-    seen.note(&first(at(0)), "one", WAIT, at(0));
-    let another = KeySet::first(binding(), key(4), key(5), at(1000));
-    seen.note(&another, "two", WAIT, at(1000));
-    let published = seen.published().unwrap();
+    seen.note_reading(&first(at(0)), "one", WAIT, at(0));
+    let another = KeySet::initial_set(binding(), key(4), key(5), at(1000));
+    seen.note_reading(&another, "two", WAIT, at(1000));
+    let published = seen.published_keys().unwrap();
     assert_eq!(
         published.len(),
         2,
@@ -335,26 +345,26 @@ fn a_set_that_was_deleted_is_gone_with_all_its_keys() {
 fn a_secret_edited_without_end_does_not_grow_what_is_published() {
     let mut seen = Sightings::default();
     for index in 0..MAX_PUBLISHED {
-        let set = KeySet::first(binding(), key(index), key(index + 1), at(0));
-        seen.note(&set, "one", WAIT, at(10 * index as u64));
-        assert!(seen.published().unwrap().get(&kid(index)).is_some());
+        let set = KeySet::initial_set(binding(), key(index), key(index + 1), at(0));
+        seen.note_reading(&set, "one", WAIT, at(10 * index as u64));
+        assert!(seen.published_keys().unwrap().get(&kid(index)).is_some());
     }
-    assert!(seen.published().unwrap().len() <= MAX_PUBLISHED);
+    assert!(seen.published_keys().unwrap().len() <= MAX_PUBLISHED);
 }
 
 #[test]
 fn rotations_by_hand_wait_for_room() {
     let (mut set, mut seen, mut now) = (first(at(0)), Sightings::default(), 0);
-    seen.note(&set, "one", WAIT, at(now));
+    seen.note_reading(&set, "one", WAIT, at(now));
     for round in 0..MAX_PREVIOUS {
         now += WAIT.as_secs() + 1;
         let request = round.to_string();
         assert_eq!(
-            due(&set, &seen, Some(&request), &POLICY, at(now)),
+            due_change(&set, &seen, Some(&request), &POLICY, at(now)),
             Some(Change::Promote),
             "round {round}"
         );
-        set = set.changed(
+        set = set.apply_change(
             ReadyChange::Promote {
                 fresh: key(round + 2),
                 asked_for: Some(request),
@@ -363,12 +373,15 @@ fn rotations_by_hand_wait_for_room() {
             at(now),
         );
         set = again(&set);
-        seen.note(&set, "one", WAIT, at(now));
+        seen.note_reading(&set, "one", WAIT, at(now));
     }
-    assert_eq!(due(&set, &seen, Some("more"), &POLICY, at(now + 200)), None);
-    let later = now + KEPT.as_secs();
     assert_eq!(
-        due(&set, &seen, Some("more"), &POLICY, at(later)),
+        due_change(&set, &seen, Some("more"), &POLICY, at(now + 200)),
+        None
+    );
+    let later = now + SUPERSEDED_KEY_RETENTION.as_secs();
+    assert_eq!(
+        due_change(&set, &seen, Some("more"), &POLICY, at(later)),
         Some(Change::Promote)
     );
 }
@@ -407,14 +420,14 @@ fn a_token_passes_the_checks_of_minted_ones() {
         token: compact.clone().into(),
         expires_at: at(3600).wall,
     };
-    let checked = bound_token::check(answer(), &expected, at(0)).unwrap();
+    let checked = bound_token::check_minted(answer(), &expected, at(0)).unwrap();
     assert_eq!(
         (checked.token_id(), checked.lifetime()),
         ("ffffffff-ffff-4fff-bfff-ffffffffffff", lifetime)
     );
     let other = PublicKeySet::from_keys([key(1).public().clone()]).unwrap();
     assert!(
-        bound_token::check(
+        bound_token::check_minted(
             answer(),
             &MintExpectation {
                 keys: &other,

@@ -21,14 +21,14 @@ pub enum Origin {
 }
 
 /// Largest accepted difference between the clocks of two replicas.
-const SKEW: Duration = Duration::from_secs(60);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-fn apart(one: Timestamp, other: Timestamp) -> Duration {
+fn time_apart(one: Timestamp, other: Timestamp) -> Duration {
     one.duration_since(other).unsigned_abs()
 }
 
 /// The earlier of two times that may be unknown.
-fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+fn earlier_of(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     one.into_iter().chain(other).min()
 }
 
@@ -80,7 +80,12 @@ impl TrackedKeys {
     }
 
     /// Applies a journal that was read from `origin`.
-    pub fn adopt(&mut self, journal: &KeyJournal, origin: Origin, now: Moment) -> Vec<KeyEvent> {
+    pub fn adopt_journal(
+        &mut self,
+        journal: &KeyJournal,
+        origin: Origin,
+        now: Moment,
+    ) -> Vec<KeyEvent> {
         let mut events = Vec::new();
         let before = self.read_at;
         if origin == Origin::Unsealed {
@@ -174,14 +179,20 @@ impl TrackedKeys {
                 self.insert_stored(kid, stored, found, now, events);
             }
             Some(own) if own.recorded || found.origin == Origin::StateDirectory => {
-                self.merge(kid, stored, now, events)
+                self.merge_record(kid, stored, now, events)
             }
             _ => self.insert_stored(kid, stored, found, now, events),
         }
     }
 
     /// Merges a journal's record of a key into this process's own record of it.
-    fn merge(&mut self, kid: &str, stored: &KeyRecord, now: Moment, events: &mut Vec<KeyEvent>) {
+    fn merge_record(
+        &mut self,
+        kid: &str,
+        stored: &KeyRecord,
+        now: Moment,
+        events: &mut Vec<KeyEvent>,
+    ) {
         let listed = self.is_listed(kid, now);
         let Some(own) = self.entries.get_mut(kid) else {
             return;
@@ -195,16 +206,16 @@ impl TrackedKeys {
         } else if !listed {
             own.record.withdrawn_at = own.record.withdrawn_at.or(stored.withdrawn_at);
         }
-        own.record.signed_since = earliest(own.record.signed_since, stored.signed_since);
+        own.record.signed_since = earlier_of(own.record.signed_since, stored.signed_since);
         own.record.signed_until = own.record.signed_until.max(stored.signed_until);
-        if apart(own.record.published_at, stored.published_at) > SKEW {
+        if time_apart(own.record.published_at, stored.published_at) > MAX_CLOCK_SKEW {
             events.push(KeyEvent::RecordTampered(
                 "it gives a key a different publication time",
             ));
         }
         // The later time wins, so that replicas whose clocks differ agree. It does not change the
         // key's age, which this process counts itself.
-        if stored.published_at <= now.wall.saturating_add(SKEW).unwrap_or(now.wall) {
+        if stored.published_at <= now.wall.saturating_add(MAX_CLOCK_SKEW).unwrap_or(now.wall) {
             own.record.published_at = own.record.published_at.max(stored.published_at);
         }
     }
@@ -227,9 +238,9 @@ impl TrackedKeys {
             .map_or(Timestamp::MIN, |read| read.wall);
         let dated_back = found.before.is_some()
             && stored.published_at < not_before
-            && apart(stored.published_at, not_before) > SKEW;
-        let dated_on =
-            stored.published_at > now.wall && apart(stored.published_at, now.wall) > SKEW;
+            && time_apart(stored.published_at, not_before) > MAX_CLOCK_SKEW;
+        let dated_on = stored.published_at > now.wall
+            && time_apart(stored.published_at, now.wall) > MAX_CLOCK_SKEW;
         let impossible = dated_back || dated_on;
         if impossible {
             events.push(KeyEvent::RecordTampered(
@@ -258,7 +269,7 @@ impl TrackedKeys {
             confirmed_at: own.as_ref().map_or(confirmed_at, |own| {
                 own.record.confirmed_at.max(confirmed_at)
             }),
-            signed_since: earliest(
+            signed_since: earlier_of(
                 stored.signed_since,
                 own.as_ref().and_then(|own| own.record.signed_since),
             ),

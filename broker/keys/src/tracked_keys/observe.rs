@@ -11,11 +11,11 @@ use crate::jwks::{PublicKey, PublicKeySet};
 
 /// How long an endpoint must have listed a new key before the key is published without a token
 /// signed by it. This keeps out a key that appears only briefly.
-const CANDIDACY: Duration = Duration::from_secs(10);
+const CANDIDACY_PERIOD: Duration = Duration::from_secs(10);
 
 /// How long complete readings must lack a key before it is withdrawn. Behind a load balancer, each
 /// reading may reach another apiserver.
-pub(super) const ABSENCE: Duration = Duration::from_secs(60);
+pub(super) const ABSENCE_BEFORE_WITHDRAWAL: Duration = Duration::from_secs(60);
 
 /// One reading of the keys at every endpoint of the hub.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Reading {
 
 impl TrackedKeys {
     /// Applies a reading of the hub. Only the leader (`leads`) withdraws keys.
-    pub fn observe(&mut self, reading: &Reading, leads: bool, now: Moment) -> Vec<KeyEvent> {
+    pub fn apply_reading(&mut self, reading: &Reading, leads: bool, now: Moment) -> Vec<KeyEvent> {
         let mut events = Vec::new();
         let mut candidates = BTreeMap::new();
         let mut listed = BTreeMap::new();
@@ -63,17 +63,17 @@ impl TrackedKeys {
         // Never withdraws the last keys: they stay until a key that the hub lists is published.
         let replaced = self.listed.keys().any(|kid| self.entries.contains_key(kid));
         if leads && reading.silent == 0 && replaced {
-            self.withdraw(now, &mut events);
+            self.withdraw_keys(now, &mut events);
         }
         events
     }
 
     /// Publishes the key `kid` at once, if the hub lists it. The caller has just received a token
     /// that the hub signed with it.
-    pub fn vouch(&mut self, kid: &str, now: Moment) -> Vec<KeyEvent> {
+    pub fn publish_signing_key(&mut self, kid: &str, now: Moment) -> Vec<KeyEvent> {
         match self.listed.get(kid) {
             Some(key) if !self.entries.contains_key(kid) && !self.is_revoked(key) => {
-                self.insert(key.clone(), false, now);
+                self.insert_key(key.clone(), false, now);
                 vec![KeyEvent::Published(kid.to_owned())]
             }
             _ => Vec::new(),
@@ -142,7 +142,8 @@ impl TrackedKeys {
     ) {
         // The endpoint must have listed the key again: elapsed time alone is not enough.
         let ripe = |((endpoint, _), candidate): &(&(String, String), &Candidate)| {
-            first_set || heard(endpoint) && now.mono.saturating_sub(candidate.since) >= CANDIDACY
+            first_set
+                || heard(endpoint) && now.mono.saturating_sub(candidate.since) >= CANDIDACY_PERIOD
         };
         let keys: BTreeMap<String, PublicKey> = self
             .candidates
@@ -151,14 +152,14 @@ impl TrackedKeys {
             .map(|((_, kid), candidate)| (kid.clone(), candidate.key.clone()))
             .collect();
         for (kid, key) in keys {
-            self.insert(key, first_set, now);
+            self.insert_key(key, first_set, now);
             events.push(KeyEvent::Published(kid));
         }
     }
 
     /// Withdraws keys that no endpoint lists, and retires those that no valid token needs. Call it
     /// only after every endpoint has answered.
-    fn withdraw(&mut self, now: Moment, events: &mut Vec<KeyEvent>) {
+    fn withdraw_keys(&mut self, now: Moment, events: &mut Vec<KeyEvent>) {
         let gone: BTreeSet<String> = self
             .entries
             .keys()
@@ -174,7 +175,7 @@ impl TrackedKeys {
             let unseen = Duration::try_from(now.wall.duration_since(entry.record.confirmed_at))
                 .unwrap_or_default();
             if entry.record.withdrawn_at.is_none()
-                && now.mono.saturating_sub(missing_since).min(unseen) < ABSENCE
+                && now.mono.saturating_sub(missing_since).min(unseen) < ABSENCE_BEFORE_WITHDRAWAL
             {
                 continue;
             }

@@ -61,17 +61,17 @@ fn tracked(shared: bool) -> TrackedKeys {
 
 fn kids(tracked: &TrackedKeys, now: Moment) -> Vec<String> {
     tracked
-        .served(now)
+        .published_keys(now)
         .map(|set| set.kids().map(str::to_owned).collect())
         .unwrap_or_default()
 }
 
 /// Writes the draft, if there is one, to a store that never fails.
 fn store(tracked: &mut TrackedKeys, stored: &mut Option<KeyJournal>, now: Moment) -> bool {
-    let Some(draft) = tracked.draft(stored.as_ref(), now) else {
+    let Some(draft) = tracked.draft_journal(stored.as_ref(), now) else {
         return false;
     };
-    tracked.written(&draft, now);
+    tracked.note_written(&draft, now);
     *stored = Some(draft.journal().clone());
     true
 }
@@ -80,7 +80,7 @@ fn store(tracked: &mut TrackedKeys, stored: &mut Option<KeyJournal>, now: Moment
 fn world_with_active_keys() -> (TrackedKeys, Option<KeyJournal>) {
     let (mut tracked, mut stored) = (tracked(true), None);
     tracked.adopt_none(at(0));
-    tracked.observe(&reading(&[&[Rs256]]), true, at(0));
+    tracked.apply_reading(&reading(&[&[Rs256]]), true, at(0));
     assert!(store(&mut tracked, &mut stored, at(1)));
     (tracked, stored)
 }

@@ -14,7 +14,7 @@ const CONFIRMATION_STEP: Duration = Duration::from_secs(3600);
 /// a write.
 const SIGNED_STEP: Duration = Duration::from_secs(600);
 
-/// A key journal to be written. Pass it to [`TrackedKeys::written`] once the write has succeeded.
+/// A key journal to be written. Pass it to [`TrackedKeys::note_written`] once the write has succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     journal: KeyJournal,
@@ -30,14 +30,14 @@ impl Draft {
 impl TrackedKeys {
     /// The journal for this process's own disk. Its times are rounded to ten minutes, so that it
     /// rarely changes.
-    pub fn snapshot(&self) -> KeyJournal {
+    pub fn snapshot_journal(&self) -> KeyJournal {
         let mut journal = KeyJournal::empty(self.issuer.clone());
         journal.sequence = self.sequence;
         journal.revoked.clone_from(&self.revoked);
         for (kid, entry) in &self.entries {
             let mut record = entry.record.clone();
-            record.confirmed_at = coarse(record.confirmed_at, 0);
-            record.signed_until = record.signed_until.map(|until| coarse(until, 1));
+            record.confirmed_at = round_time(record.confirmed_at, 0);
+            record.signed_until = record.signed_until.map(|until| round_time(until, 1));
             journal.keys.insert(kid.clone(), record);
         }
         journal
@@ -47,7 +47,7 @@ impl TrackedKeys {
     ///
     /// No write is needed if `stored` is good enough to keep. Nothing can be written before the
     /// journal is known, or while there is nothing to record.
-    pub fn draft(&self, stored: Option<&KeyJournal>, now: Moment) -> Option<Draft> {
+    pub fn draft_journal(&self, stored: Option<&KeyJournal>, now: Moment) -> Option<Draft> {
         let mut journal = KeyJournal::empty(self.issuer.clone());
         journal.revoked.clone_from(&self.revoked);
         // A key that is only in the state directory, and that the hub has not shown, is not passed
@@ -91,7 +91,7 @@ impl TrackedKeys {
     }
 
     /// Notes that the draft was written. The activation delay of the keys that it added starts now.
-    pub fn written(&mut self, draft: &Draft, now: Moment) {
+    pub fn note_written(&mut self, draft: &Draft, now: Moment) {
         self.sequence = self.sequence.max(draft.journal.sequence);
         self.read_at = Some(now);
         self.retired
@@ -111,7 +111,7 @@ impl TrackedKeys {
 }
 
 /// Rounds `time` down to ten minutes and adds `steps` times ten minutes.
-fn coarse(time: Timestamp, steps: i64) -> Timestamp {
+fn round_time(time: Timestamp, steps: i64) -> Timestamp {
     let step = i64::try_from(SIGNED_STEP.as_secs()).unwrap_or(i64::MAX);
     Timestamp::from_second(
         (time.as_second().div_euclid(step).saturating_add(steps)).saturating_mul(step),

@@ -12,14 +12,14 @@ use keyferry_api::issuer::Issuer;
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 use serde_json::{Value, json};
 
-use super::{ClaimsError, Expected, VerifyError, check_claims, verify};
+use super::{ClaimsError, Expected, VerifyError, check_claims, verify_signature};
 use crate::claims::ServiceAccountClaims;
 use crate::jwks::{KeySetLimits, PublicKeySet};
 use crate::jwt::{BASE64URL, SigningAlgorithm, UnverifiedJwt};
 use crate::testing::{NOW, TestKey, claims, key, set};
 
 fn verdict(token: &str, keys: &PublicKeySet) -> Result<(), VerifyError> {
-    verify(&UnverifiedJwt::parse(token).unwrap(), keys).map(|_| ())
+    verify_signature(&UnverifiedJwt::parse(token).unwrap(), keys).map(|_| ())
 }
 
 fn with_signature(token: &str, signature: impl AsRef<[u8]>) -> String {
@@ -37,7 +37,7 @@ fn what_josekit_signs_is_believed_and_read() {
         let key = key(algorithm);
         let token = key.token(&claims());
         let jwt = UnverifiedJwt::parse(&token).unwrap();
-        let verified = verify(&jwt, &key.set()).unwrap();
+        let verified = verify_signature(&jwt, &key.set()).unwrap();
         assert_eq!(verified.kid(), algorithm.as_str());
         assert_eq!(
             verified.claims().unwrap().identity.account.username(),
@@ -302,7 +302,7 @@ fn accepted(token: &[u8], keys: &PublicKeySet) -> bool {
     let Ok(token) = std::str::from_utf8(token) else {
         return false;
     };
-    UnverifiedJwt::parse(token).is_ok_and(|jwt| verify(&jwt, keys).is_ok())
+    UnverifiedJwt::parse(token).is_ok_and(|jwt| verify_signature(&jwt, keys).is_ok())
 }
 
 #[test]

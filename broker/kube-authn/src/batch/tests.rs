@@ -6,7 +6,7 @@ const CONFIG: &str = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: Authent
                       [a]}\n  claimMappings:\n    username: {claim: sub, prefix: 'hub:'}\n";
 
 fn ask(case: Value) -> Value {
-    serde_json::from_str(&Batch::new().line(&case.to_string())).unwrap()
+    serde_json::from_str(&Batch::new().report_line(&case.to_string())).unwrap()
 }
 
 fn account() -> Value {
@@ -19,7 +19,7 @@ fn a_service_account_is_answered_before_its_token_exists() {
         json!({"id": 7, "minor": "1.33", "config": CONFIG, "now": 1_790_000_000, "serviceAccount": account()}),
     );
     assert_eq!(report["id"], 7);
-    assert_eq!(report["schema"], SCHEMA);
+    assert_eq!(report["schema"], SCHEMA_VERSION);
     assert_eq!(report["verdict"], "Accepted");
     assert_eq!(
         report["user"]["username"],
@@ -68,7 +68,7 @@ fn a_line_that_is_no_case_is_answered_too() {
         "{\"minor\":\"1.29\",\"config\":\"\",\"now\":1,\"token\":\"\"}",
         "{\"minor\":\"1.33\",\"config\":\"\",\"now\":1}",
     ] {
-        let report: Value = serde_json::from_str(&Batch::new().line(line)).unwrap();
+        let report: Value = serde_json::from_str(&Batch::new().report_line(line)).unwrap();
         assert_eq!(
             (&report["verdict"], &report["reason"]["code"]),
             (&json!("Undetermined"), &json!("NotACase")),
@@ -82,7 +82,8 @@ fn a_configuration_that_changes_is_compiled_again() {
     let mut batch = Batch::new();
     let mut verdict = |config: &str, minor: &str| {
         let case = json!({"minor": minor, "config": config, "now": 1, "serviceAccount": account()});
-        serde_json::from_str::<Value>(&batch.line(&case.to_string())).unwrap()["verdict"].clone()
+        serde_json::from_str::<Value>(&batch.report_line(&case.to_string())).unwrap()["verdict"]
+            .clone()
     };
     assert_eq!(verdict(CONFIG, "1.33"), "Accepted");
     assert_eq!(verdict(CONFIG, "1.33"), "Accepted");

@@ -19,7 +19,7 @@ pub(super) struct Document {
 }
 
 /// Reads the first document of a file.
-pub(super) fn read(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
+pub(super) fn read_first_document(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
     if bytes.is_empty() {
         return Err(Refusal::exact(Code::EmptyFile, "empty config data").into());
     }

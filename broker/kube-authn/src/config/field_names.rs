@@ -3,7 +3,7 @@
 use crate::Minor;
 
 /// Every field by its path, with the first release that has it if that is not the oldest one.
-const FIELDS: &[(&str, Option<Minor>)] = &[
+const KNOWN_FIELDS: &[(&str, Option<Minor>)] = &[
     ("apiVersion", None),
     ("kind", None),
     ("jwt", None),
@@ -44,7 +44,7 @@ const FIELDS: &[(&str, Option<Minor>)] = &[
 ];
 
 /// Names of the `--oidc-*` flags, and names that people use for a field, folded.
-const ALIASES: &[(&str, &str)] = &[
+const FIELD_ALIASES: &[(&str, &str)] = &[
     ("issuerurl", "jwt[].issuer.url"),
     ("oidcissuerurl", "jwt[].issuer.url"),
     ("clientid", "jwt[].issuer.audiences"),
@@ -63,14 +63,14 @@ const ALIASES: &[(&str, &str)] = &[
 
 /// Says what to do about the unknown field `key` of the object at `parent`, which is empty for the
 /// file itself. Returns `None` if no field has a name like it.
-pub(super) fn fix(parent: &str, key: &str, minor: Minor) -> Option<String> {
+pub(super) fn unknown_field_fix(parent: &str, key: &str, minor: Minor) -> Option<String> {
     // A name of this length is no slip, and comparing it costs time.
     if key.chars().count() > 64 {
         return None;
     }
     let inside = without_indexes(parent);
     let here = |path: &str| parent_of(path) == inside;
-    if let Some((_, Some(since))) = FIELDS
+    if let Some((_, Some(since))) = KNOWN_FIELDS
         .iter()
         .find(|(path, _)| here(path) && name_of(path) == key)
     {
@@ -79,35 +79,36 @@ pub(super) fn fix(parent: &str, key: &str, minor: Minor) -> Option<String> {
              newer do"
         ));
     }
-    let known: Vec<&str> = FIELDS
+    let known: Vec<&str> = KNOWN_FIELDS
         .iter()
         .filter(|(_, since)| since.is_none_or(|since| minor >= since))
         .map(|(path, _)| *path)
         .collect();
-    let folded = folded(key);
-    let same = |path: &&&str| self::folded(name_of(path)) == folded;
+    let folded = fold_name(key);
+    let same = |path: &&&str| self::fold_name(name_of(path)) == folded;
     if let Some(path) = known.iter().filter(|path| here(path)).find(same) {
         let name = name_of(path);
         return Some(format!("write {name}, because the case of a name counts"));
     }
     let mut places: Vec<&str> = known.iter().filter(same).copied().collect();
     if places.is_empty() {
-        let alias = ALIASES.iter().find(|(alias, _)| *alias == folded);
+        let alias = FIELD_ALIASES.iter().find(|(alias, _)| *alias == folded);
         places.extend(alias.map(|(_, path)| *path));
     }
     if !places.is_empty() {
-        return Some(format!("write it as {}", listed(&places, parent)));
+        return Some(format!("write it as {}", list_places(&places, parent)));
     }
     let near = |path: &&&str| is_near(name_of(path), key);
     if let Some(path) = known.iter().filter(|path| here(path)).find(near) {
         return Some(format!("write {}, or remove it", name_of(path)));
     }
     let places: Vec<&str> = known.iter().filter(near).copied().collect();
-    (!places.is_empty()).then(|| format!("remove it, or write it as {}", listed(&places, parent)))
+    (!places.is_empty())
+        .then(|| format!("remove it, or write it as {}", list_places(&places, parent)))
 }
 
 /// Joins places, nearest to `parent` first, with the index of the entry that `parent` is in.
-fn listed(places: &[&str], parent: &str) -> String {
+fn list_places(places: &[&str], parent: &str) -> String {
     let inside = without_indexes(parent);
     let mut places = places.to_vec();
     places.sort_by_key(|path| !path.starts_with(&inside));
@@ -124,12 +125,12 @@ fn listed(places: &[&str], parent: &str) -> String {
 
 /// Whether a name differs from a known one in few letters.
 fn is_near(known: &str, key: &str) -> bool {
-    let apart = strsim::damerau_levenshtein(&folded(known), &folded(key));
+    let apart = strsim::damerau_levenshtein(&fold_name(known), &fold_name(key));
     apart * 3 <= known.len()
 }
 
 /// Drops what people confuse in names: the case, dashes and underscores.
-fn folded(name: &str) -> String {
+fn fold_name(name: &str) -> String {
     name.chars()
         .filter(|character| !"-_".contains(*character))
         .map(|character| character.to_ascii_lowercase())
@@ -157,10 +158,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::config::load;
+    use crate::config::load_configuration;
 
     fn fix_at(parent: &str, key: &str) -> String {
-        fix(parent, key, Minor::V1_36).unwrap_or_default()
+        unknown_field_fix(parent, key, Minor::V1_36).unwrap_or_default()
     }
 
     #[test]
@@ -206,18 +207,22 @@ mod tests {
             fix_at("jwt[0]", "certificateAuthorty"),
             "remove it, or write it as jwt[0].issuer.certificateAuthority"
         );
-        assert_eq!(fix("jwt[0]", "zzzzzz", Minor::V1_36), None);
-        assert_eq!(fix("jwt[0]", &"z".repeat(100_000), Minor::V1_36), None);
+        assert_eq!(unknown_field_fix("jwt[0]", "zzzzzz", Minor::V1_36), None);
+        assert_eq!(
+            unknown_field_fix("jwt[0]", &"z".repeat(100_000), Minor::V1_36),
+            None
+        );
     }
 
     #[test]
     fn a_field_of_a_later_release_is_named_as_such() {
-        let egress = fix("jwt[0].issuer", "egressSelectorType", Minor::V1_33).unwrap();
+        let egress =
+            unknown_field_fix("jwt[0].issuer", "egressSelectorType", Minor::V1_33).unwrap();
         assert!(
             egress.contains("1.33") && egress.contains("1.34"),
             "{egress}"
         );
-        let misplaced = fix("jwt[0]", "egressSelectorType", Minor::V1_33);
+        let misplaced = unknown_field_fix("jwt[0]", "egressSelectorType", Minor::V1_33);
         assert!(!misplaced.unwrap_or_default().contains("issuer.egress"));
     }
 
@@ -235,18 +240,21 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_the_decoder() {
-        for (path, since) in FIELDS {
+        for (path, since) in KNOWN_FIELDS {
             for minor in Minor::ALL {
                 let mut document = document(path);
                 document["apiVersion"] = "apiserver.config.k8s.io/v1beta1".into();
                 document["kind"] = "AuthenticationConfiguration".into();
-                let loaded = load(document.to_string().as_bytes(), minor);
+                let loaded = load_configuration(document.to_string().as_bytes(), minor);
                 let known = since.is_none_or(|since| minor >= since);
                 assert_eq!(loaded.is_ok(), known, "{path} {minor}: {loaded:?}");
             }
         }
-        for (_, path) in ALIASES {
-            assert!(FIELDS.iter().any(|(known, _)| known == path), "{path}");
+        for (_, path) in FIELD_ALIASES {
+            assert!(
+                KNOWN_FIELDS.iter().any(|(known, _)| known == path),
+                "{path}"
+            );
         }
     }
 }

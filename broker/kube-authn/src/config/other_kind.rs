@@ -30,7 +30,7 @@ enum Shape {
 /// A field, with the first release that has it if that is not the oldest one.
 type Field = (&'static str, Shape, Option<Minor>);
 
-const ADMISSION: OtherKind = OtherKind {
+const ADMISSION_CONFIGURATION: OtherKind = OtherKind {
     name: "AdmissionConfiguration",
     fields: &[(
         "plugins",
@@ -43,20 +43,20 @@ const ADMISSION: OtherKind = OtherKind {
     )],
 };
 
-const AUTHORIZATION: OtherKind = OtherKind {
+const AUTHORIZATION_CONFIGURATION: OtherKind = OtherKind {
     name: "AuthorizationConfiguration",
     fields: &[(
         "authorizers",
         Shape::List(&Shape::Object(&[
             ("type", Shape::Text, None),
             ("name", Shape::Text, None),
-            ("webhook", Shape::Object(WEBHOOK), None),
+            ("webhook", Shape::Object(WEBHOOK_FIELDS), None),
         ])),
         None,
     )],
 };
 
-const WEBHOOK: &[Field] = &[
+const WEBHOOK_FIELDS: &[Field] = &[
     ("authorizedTTL", Shape::Duration, None),
     ("cacheAuthorizedRequests", Shape::Bool, Some(Minor::V1_34)),
     ("unauthorizedTTL", Shape::Duration, None),
@@ -90,13 +90,13 @@ const EGRESS_SELECTOR: OtherKind = OtherKind {
         "egressSelections",
         Shape::List(&Shape::Object(&[
             ("name", Shape::Text, None),
-            ("connection", Shape::Object(CONNECTION), None),
+            ("connection", Shape::Object(CONNECTION_FIELDS), None),
         ])),
         None,
     )],
 };
 
-const CONNECTION: &[Field] = &[
+const CONNECTION_FIELDS: &[Field] = &[
     ("proxyProtocol", Shape::Text, None),
     (
         "transport",
@@ -105,7 +105,7 @@ const CONNECTION: &[Field] = &[
                 "tcp",
                 Shape::Object(&[
                     ("url", Shape::Text, None),
-                    ("tlsConfig", Shape::Object(TLS), None),
+                    ("tlsConfig", Shape::Object(TLS_FIELDS), None),
                 ]),
                 None,
             ),
@@ -119,29 +119,33 @@ const CONNECTION: &[Field] = &[
     ),
 ];
 
-const TLS: &[Field] = &[
+const TLS_FIELDS: &[Field] = &[
     ("caBundle", Shape::Text, None),
     ("clientKey", Shape::Text, None),
     ("clientCert", Shape::Text, None),
     ("tlsServerName", Shape::Text, Some(Minor::V1_36)),
 ];
 
-const ENCRYPTION: OtherKind = OtherKind {
+const ENCRYPTION_CONFIGURATION: OtherKind = OtherKind {
     name: "EncryptionConfiguration",
     fields: &[(
         "resources",
         Shape::List(&Shape::Object(&[
             ("resources", Shape::List(&Shape::Text), None),
-            ("providers", Shape::List(&Shape::Object(PROVIDER)), None),
+            (
+                "providers",
+                Shape::List(&Shape::Object(PROVIDER_FIELDS)),
+                None,
+            ),
         ])),
         None,
     )],
 };
 
-const PROVIDER: &[Field] = &[
-    ("aesgcm", Shape::Object(KEYS), None),
-    ("aescbc", Shape::Object(KEYS), None),
-    ("secretbox", Shape::Object(KEYS), None),
+const PROVIDER_FIELDS: &[Field] = &[
+    ("aesgcm", Shape::Object(KEY_FIELDS), None),
+    ("aescbc", Shape::Object(KEY_FIELDS), None),
+    ("secretbox", Shape::Object(KEY_FIELDS), None),
     ("identity", Shape::Object(&[]), None),
     (
         "kms",
@@ -156,7 +160,7 @@ const PROVIDER: &[Field] = &[
     ),
 ];
 
-const KEYS: &[Field] = &[(
+const KEY_FIELDS: &[Field] = &[(
     "keys",
     Shape::List(&Shape::Object(&[
         ("name", Shape::Text, None),
@@ -165,7 +169,7 @@ const KEYS: &[Field] = &[(
     None,
 )];
 
-const TRACING: OtherKind = OtherKind {
+const TRACING_CONFIGURATION: OtherKind = OtherKind {
     name: "TracingConfiguration",
     fields: &[
         ("endpoint", Shape::Text, None),
@@ -175,59 +179,59 @@ const TRACING: OtherKind = OtherKind {
 
 /// The kinds that the scheme knows, with their API versions and the first release that has them
 /// there.
-const KINDS: &[(&str, &str, OtherKind, Option<Minor>)] = &[
+const KNOWN_KINDS: &[(&str, &str, OtherKind, Option<Minor>)] = &[
     (
         "apiserver.config.k8s.io/v1",
         "AdmissionConfiguration",
-        ADMISSION,
+        ADMISSION_CONFIGURATION,
         None,
     ),
     (
         "apiserver.config.k8s.io/v1",
         "EncryptionConfiguration",
-        ENCRYPTION,
+        ENCRYPTION_CONFIGURATION,
         None,
     ),
     (
         "apiserver.config.k8s.io/v1",
         "AuthorizationConfiguration",
-        AUTHORIZATION,
+        AUTHORIZATION_CONFIGURATION,
         Some(Minor::V1_32),
     ),
     (
         "apiserver.config.k8s.io/v1",
         "TracingConfiguration",
-        TRACING,
+        TRACING_CONFIGURATION,
         Some(Minor::V1_34),
     ),
     (
         "apiserver.config.k8s.io/v1beta1",
         "AuthorizationConfiguration",
-        AUTHORIZATION,
+        AUTHORIZATION_CONFIGURATION,
         None,
     ),
     (
         "apiserver.config.k8s.io/v1beta1",
         "TracingConfiguration",
-        TRACING,
+        TRACING_CONFIGURATION,
         None,
     ),
     (
         "apiserver.config.k8s.io/v1alpha1",
         "AuthorizationConfiguration",
-        AUTHORIZATION,
+        AUTHORIZATION_CONFIGURATION,
         None,
     ),
     (
         "apiserver.config.k8s.io/v1alpha1",
         "TracingConfiguration",
-        TRACING,
+        TRACING_CONFIGURATION,
         None,
     ),
     (
         "apiserver.k8s.io/v1alpha1",
         "AdmissionConfiguration",
-        ADMISSION,
+        ADMISSION_CONFIGURATION,
         None,
     ),
     (
@@ -242,15 +246,15 @@ const KINDS: &[(&str, &str, OtherKind, Option<Minor>)] = &[
         EGRESS_SELECTOR,
         None,
     ),
-    ("v1", "EncryptionConfig", ENCRYPTION, None),
+    ("v1", "EncryptionConfig", ENCRYPTION_CONFIGURATION, None),
 ];
 
 /// The number of strict errors that the apiserver keeps.
 const MAX_STRICT: usize = 100;
 
 /// Returns the kind of that name if the release knows it.
-pub(super) fn find(api_version: &str, kind: &str, minor: Minor) -> Option<OtherKind> {
-    KINDS
+pub(super) fn find_kind(api_version: &str, kind: &str, minor: Minor) -> Option<OtherKind> {
+    KNOWN_KINDS
         .iter()
         .find(|(version, name, _, since)| {
             *version == api_version && *name == kind && since.is_none_or(|since| minor >= since)
@@ -260,7 +264,7 @@ pub(super) fn find(api_version: &str, kind: &str, minor: Minor) -> Option<OtherK
 
 /// Returns the error about a file of that kind: its strict errors, or that it is of another kind.
 /// `duplicates` is the error about keys that YAML has twice.
-pub(super) fn refuse(
+pub(super) fn refuse_kind(
     kind: OtherKind,
     value: &Json,
     duplicates: Option<&str>,
@@ -275,7 +279,7 @@ pub(super) fn refuse(
         ("kind", Shape::Text, None),
         ("apiVersion", Shape::Text, None),
     ];
-    walk.object(value, &[&type_meta, kind.fields].concat(), "");
+    walk.walk_object(value, &[&type_meta, kind.fields].concat(), "");
     let message = if walk.strict.is_empty() {
         format!(
             "expected AuthenticationConfiguration, got *apiserver.{}",
@@ -300,13 +304,13 @@ struct Walk {
 }
 
 impl Walk {
-    fn value(&mut self, value: &Json, shape: Shape, path: &str) {
+    fn walk_value(&mut self, value: &Json, shape: Shape, path: &str) {
         match (shape, value) {
             (_, Json::Null) | (Shape::Any, _) => {}
-            (Shape::Object(fields), Json::Object(_)) => self.object(value, fields, path),
+            (Shape::Object(fields), Json::Object(_)) => self.walk_object(value, fields, path),
             (Shape::List(item), Json::List(values)) => {
                 for (index, value) in values.iter().enumerate() {
-                    self.value(value, *item, &format!("{path}[{index}]"));
+                    self.walk_value(value, *item, &format!("{path}[{index}]"));
                 }
             }
             (Shape::Text, Json::Text(_)) | (Shape::Bool, Json::Bool(_)) => {}
@@ -316,7 +320,7 @@ impl Walk {
         }
     }
 
-    fn object(&mut self, value: &Json, fields: &[Field], path: &str) {
+    fn walk_object(&mut self, value: &Json, fields: &[Field], path: &str) {
         let mut seen: Vec<&str> = Vec::new();
         self.fits &= matches!(value, Json::Object(_));
         for (key, member) in value.members() {
@@ -329,18 +333,18 @@ impl Walk {
                 name == key && since.is_none_or(|since| self.minor >= since)
             });
             let Some((name, shape, _)) = known else {
-                self.complain("unknown field", &inner);
+                self.add_complaint("unknown field", &inner);
                 continue;
             };
             if seen.contains(name) {
-                self.complain("duplicate field", &inner);
+                self.add_complaint("duplicate field", &inner);
             }
             seen.push(name);
-            self.value(member, *shape, &inner);
+            self.walk_value(member, *shape, &inner);
         }
     }
 
-    fn complain(&mut self, what: &str, path: &str) {
+    fn add_complaint(&mut self, what: &str, path: &str) {
         let message = format!("{what} {}", quote(path));
         if self.strict.len() < MAX_STRICT && !self.strict.contains(&message) {
             self.strict.push(message);
@@ -358,7 +362,7 @@ fn is_plain_duration(text: &str) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use crate::config::{LoadFault, load};
+    use crate::config::{LoadFault, load_configuration};
     use crate::{Code, Minor};
 
     /// Recorded from k8s.io/apiserver v0.30.14, v0.32.13, v0.33.13, v0.34.9 and v0.37.2.
@@ -415,7 +419,8 @@ mod tests {
         for (minor, flow, text) in RECORDED {
             // A file that begins with a brace would be JSON.
             let file = format!("# a comment\n{flow}\n");
-            let Err(LoadFault::Refused(refusal)) = load(file.as_bytes(), *minor) else {
+            let Err(LoadFault::Refused(refusal)) = load_configuration(file.as_bytes(), *minor)
+            else {
                 panic!("{flow} loads");
             };
             assert_eq!(refusal.message, *text, "{minor}: {flow}");
@@ -427,7 +432,8 @@ mod tests {
     fn a_value_of_a_wrong_type_makes_the_text_inexact() {
         let file = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthorizationConfiguration\n\
                     authorizers: [{webhook: {timeout: 3x}}]\n";
-        let Err(LoadFault::Refused(refusal)) = load(file.as_bytes(), Minor::V1_33) else {
+        let Err(LoadFault::Refused(refusal)) = load_configuration(file.as_bytes(), Minor::V1_33)
+        else {
             panic!("it loads");
         };
         assert!(!refusal.exact, "{refusal:?}");
@@ -436,7 +442,8 @@ mod tests {
     #[test]
     fn a_kind_of_a_later_release_is_not_registered() {
         let file = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n";
-        let Err(LoadFault::Refused(refusal)) = load(file.as_bytes(), Minor::V1_33) else {
+        let Err(LoadFault::Refused(refusal)) = load_configuration(file.as_bytes(), Minor::V1_33)
+        else {
             panic!("it loads");
         };
         assert_eq!(refusal.code, Code::KindNotRegistered);

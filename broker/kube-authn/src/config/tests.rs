@@ -7,7 +7,7 @@ const HEAD: &str =
     "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\n";
 
 fn refusal(text: &str, minor: Minor) -> (Code, String) {
-    match load(text.as_bytes(), minor) {
+    match load_configuration(text.as_bytes(), minor) {
         Err(LoadFault::Refused(refusal)) => (refusal.code, refusal.message),
         other => panic!("{text}: {other:?}"),
     }
@@ -24,7 +24,7 @@ fn a_plain_file_is_loaded_with_its_lines() {
          username: {claim: sub, prefix: ''}\n    groups:\n      expression: |\n        claims.groups\n  claimValidationRules:\n  \
          - claim: hd\n    requiredValue: \"yes\"\nanonymous:\n  enabled: on\n",
     );
-    let loaded = load(text.as_bytes(), Minor::V1_33).unwrap();
+    let loaded = load_configuration(text.as_bytes(), Minor::V1_33).unwrap();
     let jwt = loaded.configuration.jwt.first().unwrap();
     assert_eq!(
         (jwt.issuer.url.as_str(), jwt.issuer.audiences.as_slice()),
@@ -51,7 +51,7 @@ fn a_plain_file_is_loaded_with_its_lines() {
 fn json_is_loaded_too() {
     let text = "\n \
         {\"apiVersion\":\"apiserver.config.k8s.io/v1\",\"kind\":\"AuthenticationConfiguration\",\n\"jwt\":[{\"issuer\":{\"url\":\"x\"}}]}";
-    let loaded = load(text.as_bytes(), Minor::V1_34).unwrap();
+    let loaded = load_configuration(text.as_bytes(), Minor::V1_34).unwrap();
     assert_eq!(
         (loaded.version, loaded.configuration.jwt.len()),
         (ApiVersion::V1, 1)
@@ -74,7 +74,7 @@ fn every_version_is_known_from_its_minor_on() {
                 "apiVersion: apiserver.config.k8s.io/{version}\nkind: AuthenticationConfiguration\n"
             );
             assert_eq!(
-                load(text.as_bytes(), minor).is_ok(),
+                load_configuration(text.as_bytes(), minor).is_ok(),
                 minor >= first,
                 "{version} {minor}"
             );
@@ -213,10 +213,10 @@ fn a_type_error_beats_unknown_fields() {
 #[test]
 fn fields_of_later_minors_are_unknown_before() {
     let egress = with_head("jwt:\n- issuer: {egressSelectorType: cluster}\n");
-    assert!(load(egress.as_bytes(), Minor::V1_34).is_ok());
+    assert!(load_configuration(egress.as_bytes(), Minor::V1_34).is_ok());
     assert_eq!(refusal(&egress, Minor::V1_33).0, Code::UnknownField);
     let anonymous = with_head("anonymous: {enabled: true}\n");
-    assert!(load(anonymous.as_bytes(), Minor::V1_31).is_ok());
+    assert!(load_configuration(anonymous.as_bytes(), Minor::V1_31).is_ok());
     assert_eq!(refusal(&anonymous, Minor::V1_30).0, Code::UnknownField);
 }
 
@@ -225,7 +225,7 @@ fn null_is_absent() {
     let text = with_head(
         "jwt:\n- issuer: ~\n  claimMappings:\n    username:\n      claim: sub\n      prefix: null\n",
     );
-    let loaded = load(text.as_bytes(), Minor::V1_33).unwrap();
+    let loaded = load_configuration(text.as_bytes(), Minor::V1_33).unwrap();
     assert_eq!(
         loaded
             .configuration
@@ -241,7 +241,8 @@ fn null_is_absent() {
 
 #[test]
 fn a_second_document_is_ignored_but_noted() {
-    let loaded = load(with_head("---\nnonsense: [\n").as_bytes(), Minor::V1_33).unwrap();
+    let loaded =
+        load_configuration(with_head("---\nnonsense: [\n").as_bytes(), Minor::V1_33).unwrap();
     assert!(loaded.second_document);
     assert_eq!(
         refusal("---\n---\nkind: X\n", Minor::V1_33).0,
@@ -268,7 +269,7 @@ fn yaml_is_read_as_the_apiserver_reads_it_and_not_by_the_specification() {
         ("\"a\\\n    b\"\n", "ab"),
     ] {
         let text = with_head(&format!("{entry}{written}"));
-        let loaded = load(text.as_bytes(), Minor::V1_33).unwrap();
+        let loaded = load_configuration(text.as_bytes(), Minor::V1_33).unwrap();
         assert_eq!(
             loaded
                 .configuration
@@ -338,7 +339,7 @@ fn what_is_not_decided_is_said() {
     ] {
         assert!(
             matches!(
-                load(text.as_bytes(), Minor::V1_33),
+                load_configuration(text.as_bytes(), Minor::V1_33),
                 Err(LoadFault::Undetermined(_))
             ),
             "{:.40}",
@@ -346,7 +347,7 @@ fn what_is_not_decided_is_said() {
         );
     }
     assert!(matches!(
-        load(&vec![b' '; MAX_BYTES + 1], Minor::V1_33),
+        load_configuration(&vec![b' '; MAX_BYTES + 1], Minor::V1_33),
         Err(LoadFault::Undetermined(_))
     ));
 }
@@ -355,7 +356,7 @@ fn what_is_not_decided_is_said() {
 fn aliases_are_expanded_within_bounds() {
     let text = with_head("jwt:\n- issuer: &i {url: https://a}\n- issuer: *i\n");
     assert_eq!(
-        load(text.as_bytes(), Minor::V1_33)
+        load_configuration(text.as_bytes(), Minor::V1_33)
             .unwrap()
             .configuration
             .jwt

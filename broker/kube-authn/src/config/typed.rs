@@ -22,7 +22,11 @@ pub(super) struct Typed {
 const MAX_STRICT: usize = 100;
 
 /// Decodes a document whose version and kind are known.
-pub(super) fn read(value: &Json, version: ApiVersion, minor: Minor) -> Result<Typed, LoadFault> {
+pub(super) fn read_typed(
+    value: &Json,
+    version: ApiVersion,
+    minor: Minor,
+) -> Result<Typed, LoadFault> {
     let mut decoder = Decoder {
         version,
         minor,
@@ -31,7 +35,7 @@ pub(super) fn read(value: &Json, version: ApiVersion, minor: Minor) -> Result<Ty
         mismatch: None,
         strict: Vec::new(),
     };
-    let configuration = decoder.configuration(value);
+    let configuration = decoder.decode_configuration(value);
     match decoder.mismatch {
         Some(message) => Err(Refusal::exact(Code::WrongFieldType, message).into()),
         None => Ok(Typed {
@@ -54,7 +58,7 @@ struct Decoder {
 
 impl Decoder {
     /// Calls `field` for each member with a known name. A null object counts as empty.
-    fn object(
+    fn decode_object(
         &mut self,
         value: &Json,
         go_type: &'static str,
@@ -64,16 +68,16 @@ impl Decoder {
         let members = match value {
             Json::Null => return,
             Json::Object(members) => members,
-            other => return self.wrong(other, &format!("{}.{go_type}", self.version.name())),
+            other => return self.refuse_type(other, &format!("{}.{go_type}", self.version.name())),
         };
         let mut seen: Vec<&str> = Vec::new();
         for (key, member) in members {
             let Some(name) = names.iter().find(|name| *name == key) else {
-                self.complain(Code::UnknownField, "unknown field", key);
+                self.add_complaint(Code::UnknownField, "unknown field", key);
                 continue;
             };
             if seen.contains(name) {
-                self.complain(Code::DuplicateField, "duplicate field", key);
+                self.add_complaint(Code::DuplicateField, "duplicate field", key);
             }
             seen.push(name);
             let length = self.path.len();
@@ -93,7 +97,7 @@ impl Decoder {
         }
     }
 
-    fn complain(&mut self, code: Code, what: &str, key: &str) {
+    fn add_complaint(&mut self, code: Code, what: &str, key: &str) {
         let path = if self.path.is_empty() {
             key.to_owned()
         } else {
@@ -104,7 +108,7 @@ impl Decoder {
             && !self.strict.iter().any(|known| known.message == message)
         {
             let fix = (code == Code::UnknownField)
-                .then(|| field_names::fix(&self.path, key, self.minor))
+                .then(|| field_names::unknown_field_fix(&self.path, key, self.minor))
                 .flatten();
             self.strict.push(FieldFault {
                 fix,
@@ -113,7 +117,7 @@ impl Decoder {
         }
     }
 
-    fn wrong(&mut self, value: &Json, target: &str) {
+    fn refuse_type(&mut self, value: &Json, target: &str) {
         if self.mismatch.is_none() {
             let field = self.fields.join(".");
             self.mismatch = Some(format!(
@@ -123,7 +127,7 @@ impl Decoder {
         }
     }
 
-    fn text(&mut self, value: &Json, into: &mut String) {
+    fn decode_text(&mut self, value: &Json, into: &mut String) {
         self.named_text(value, into, "string");
     }
 
@@ -131,17 +135,17 @@ impl Decoder {
         match value {
             Json::Null => {}
             Json::Text(text) => into.clone_from(text),
-            other => self.wrong(other, target),
+            other => self.refuse_type(other, target),
         }
     }
 
     fn optional_text(&mut self, value: &Json) -> Option<String> {
         let mut text = String::new();
-        self.text(value, &mut text);
+        self.decode_text(value, &mut text);
         (*value != Json::Null).then_some(text)
     }
 
-    fn list<T>(
+    fn decode_list<T>(
         &mut self,
         value: &Json,
         target: &str,
@@ -151,7 +155,7 @@ impl Decoder {
             Json::Null => return Vec::new(),
             Json::List(items) => items,
             other => {
-                self.wrong(other, &format!("[]{target}"));
+                self.refuse_type(other, &format!("[]{target}"));
                 return Vec::new();
             }
         };
@@ -172,60 +176,62 @@ impl Decoder {
         item: impl FnMut(&mut Self, &Json) -> T,
     ) -> Vec<T> {
         let target = format!("{}.{go_type}", self.version.name());
-        self.list(value, &target, item)
+        self.decode_list(value, &target, item)
     }
 
-    fn configuration(&mut self, value: &Json) -> AuthenticationConfiguration {
+    fn decode_configuration(&mut self, value: &Json) -> AuthenticationConfiguration {
         let mut out = AuthenticationConfiguration::default();
         let names: &[&str] = if self.minor >= Minor::V1_31 {
             &["kind", "apiVersion", "jwt", "anonymous"]
         } else {
             &["kind", "apiVersion", "jwt"]
         };
-        self.object(
+        self.decode_object(
             value,
             "AuthenticationConfiguration",
             names,
             |decoder, name, value| match name {
-                "jwt" => out.jwt = decoder.list_of(value, "JWTAuthenticator", Self::authenticator),
-                "anonymous" => out.anonymous = decoder.anonymous(value),
-                _ => decoder.text(value, &mut String::new()),
+                "jwt" => {
+                    out.jwt = decoder.list_of(value, "JWTAuthenticator", Self::decode_authenticator)
+                }
+                "anonymous" => out.anonymous = decoder.decode_anonymous(value),
+                _ => decoder.decode_text(value, &mut String::new()),
             },
         );
         out
     }
 
-    fn anonymous(&mut self, value: &Json) -> Option<Anonymous> {
+    fn decode_anonymous(&mut self, value: &Json) -> Option<Anonymous> {
         let mut out = Anonymous::default();
-        self.object(
+        self.decode_object(
             value,
             "AnonymousAuthConfig",
             &["enabled", "conditions"],
             |decoder, name, value| match (name, value) {
                 ("conditions", _) => {
                     out.conditions =
-                        decoder.list_of(value, "AnonymousAuthCondition", Self::condition)
+                        decoder.list_of(value, "AnonymousAuthCondition", Self::decode_condition)
                 }
                 (_, Json::Null) => {}
                 (_, Json::Bool(enabled)) => out.enabled = *enabled,
-                (_, other) => decoder.wrong(other, "bool"),
+                (_, other) => decoder.refuse_type(other, "bool"),
             },
         );
         (*value != Json::Null).then_some(out)
     }
 
-    fn condition(&mut self, value: &Json) -> AnonymousCondition {
+    fn decode_condition(&mut self, value: &Json) -> AnonymousCondition {
         let mut out = AnonymousCondition::default();
-        self.object(
+        self.decode_object(
             value,
             "AnonymousAuthCondition",
             &["path"],
-            |decoder, _, value| decoder.text(value, &mut out.path),
+            |decoder, _, value| decoder.decode_text(value, &mut out.path),
         );
         out
     }
 
-    fn authenticator(&mut self, value: &Json) -> JwtAuthenticator {
+    fn decode_authenticator(&mut self, value: &Json) -> JwtAuthenticator {
         let mut out = JwtAuthenticator::default();
         let names = [
             "issuer",
@@ -233,17 +239,17 @@ impl Decoder {
             "claimMappings",
             "userValidationRules",
         ];
-        self.object(
+        self.decode_object(
             value,
             "JWTAuthenticator",
             &names,
             |decoder, name, value| match name {
-                "issuer" => out.issuer = decoder.issuer(value),
+                "issuer" => out.issuer = decoder.decode_issuer(value),
                 "claimValidationRules" => {
                     out.claim_validation_rules =
                         decoder.list_of(value, "ClaimValidationRule", Self::claim_rule)
                 }
-                "claimMappings" => out.claim_mappings = decoder.mappings(value),
+                "claimMappings" => out.claim_mappings = decoder.decode_mappings(value),
                 _ => {
                     out.user_validation_rules =
                         decoder.list_of(value, "UserValidationRule", Self::user_rule)
@@ -253,7 +259,7 @@ impl Decoder {
         out
     }
 
-    fn issuer(&mut self, value: &Json) -> Issuer {
+    fn decode_issuer(&mut self, value: &Json) -> Issuer {
         let mut out = Issuer::default();
         let all = [
             "url",
@@ -269,14 +275,14 @@ impl Decoder {
             &all[..5]
         };
         let package = self.version.name();
-        self.object(value, "Issuer", names, |decoder, name, value| match name {
-            "url" => decoder.text(value, &mut out.url),
-            "discoveryURL" => decoder.text(value, &mut out.discovery_url),
-            "certificateAuthority" => decoder.text(value, &mut out.certificate_authority),
+        self.decode_object(value, "Issuer", names, |decoder, name, value| match name {
+            "url" => decoder.decode_text(value, &mut out.url),
+            "discoveryURL" => decoder.decode_text(value, &mut out.discovery_url),
+            "certificateAuthority" => decoder.decode_text(value, &mut out.certificate_authority),
             "audiences" => {
-                out.audiences = decoder.list(value, "string", |decoder, value| {
+                out.audiences = decoder.decode_list(value, "string", |decoder, value| {
                     let mut text = String::new();
-                    decoder.text(value, &mut text);
+                    decoder.decode_text(value, &mut text);
                     text
                 });
             }
@@ -299,74 +305,74 @@ impl Decoder {
     fn claim_rule(&mut self, value: &Json) -> ClaimValidationRule {
         let mut out = ClaimValidationRule::default();
         let names = ["claim", "requiredValue", "expression", "message"];
-        self.object(
+        self.decode_object(
             value,
             "ClaimValidationRule",
             &names,
             |decoder, name, value| match name {
-                "claim" => decoder.text(value, &mut out.claim),
-                "requiredValue" => decoder.text(value, &mut out.required_value),
-                "expression" => decoder.text(value, &mut out.expression),
-                _ => decoder.text(value, &mut out.message),
+                "claim" => decoder.decode_text(value, &mut out.claim),
+                "requiredValue" => decoder.decode_text(value, &mut out.required_value),
+                "expression" => decoder.decode_text(value, &mut out.expression),
+                _ => decoder.decode_text(value, &mut out.message),
             },
         );
         out
     }
 
-    fn mappings(&mut self, value: &Json) -> ClaimMappings {
+    fn decode_mappings(&mut self, value: &Json) -> ClaimMappings {
         let mut out = ClaimMappings::default();
-        self.object(
+        self.decode_object(
             value,
             "ClaimMappings",
             &["username", "groups", "uid", "extra"],
             |decoder, name, value| match name {
-                "username" => out.username = decoder.prefixed(value),
-                "groups" => out.groups = decoder.prefixed(value),
-                "uid" => out.uid = decoder.unprefixed(value),
-                _ => out.extra = decoder.list_of(value, "ExtraMapping", Self::extra),
+                "username" => out.username = decoder.decode_prefixed(value),
+                "groups" => out.groups = decoder.decode_prefixed(value),
+                "uid" => out.uid = decoder.decode_unprefixed(value),
+                _ => out.extra = decoder.list_of(value, "ExtraMapping", Self::decode_extra),
             },
         );
         out
     }
 
-    fn prefixed(&mut self, value: &Json) -> PrefixedClaimOrExpression {
+    fn decode_prefixed(&mut self, value: &Json) -> PrefixedClaimOrExpression {
         let mut out = PrefixedClaimOrExpression::default();
-        self.object(
+        self.decode_object(
             value,
             "PrefixedClaimOrExpression",
             &["claim", "prefix", "expression"],
             |decoder, name, value| match name {
-                "claim" => decoder.text(value, &mut out.claim),
+                "claim" => decoder.decode_text(value, &mut out.claim),
                 "prefix" => out.prefix = decoder.optional_text(value),
-                _ => decoder.text(value, &mut out.expression),
+                _ => decoder.decode_text(value, &mut out.expression),
             },
         );
         out
     }
 
-    fn unprefixed(&mut self, value: &Json) -> ClaimOrExpression {
+    fn decode_unprefixed(&mut self, value: &Json) -> ClaimOrExpression {
         let mut out = ClaimOrExpression::default();
-        self.object(
+        self.decode_object(
             value,
             "ClaimOrExpression",
             &["claim", "expression"],
             |decoder, name, value| match name {
-                "claim" => decoder.text(value, &mut out.claim),
-                _ => decoder.text(value, &mut out.expression),
+                "claim" => decoder.decode_text(value, &mut out.claim),
+                _ => decoder.decode_text(value, &mut out.expression),
             },
         );
         out
     }
 
-    fn extra(&mut self, value: &Json) -> ExtraMapping {
+    fn decode_extra(&mut self, value: &Json) -> ExtraMapping {
         let mut out = ExtraMapping::default();
-        self.object(
+        self.decode_object(
             value,
             "ExtraMapping",
             &["key", "valueExpression"],
             |decoder, name, value| match name {
-                "key" => decoder.text(value, &mut out.key),
-                _ => decoder.text(value, &mut out.value_expression),
+                "key" => decoder.decode_text(value, &mut out.key),
+                _ => decoder.decode_text(value, &mut out.value_expression),
             },
         );
         out
@@ -374,13 +380,13 @@ impl Decoder {
 
     fn user_rule(&mut self, value: &Json) -> UserValidationRule {
         let mut out = UserValidationRule::default();
-        self.object(
+        self.decode_object(
             value,
             "UserValidationRule",
             &["expression", "message"],
             |decoder, name, value| match name {
-                "expression" => decoder.text(value, &mut out.expression),
-                _ => decoder.text(value, &mut out.message),
+                "expression" => decoder.decode_text(value, &mut out.expression),
+                _ => decoder.decode_text(value, &mut out.message),
             },
         );
         out

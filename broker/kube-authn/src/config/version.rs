@@ -18,8 +18,8 @@ pub enum ApiVersion {
     V1,
 }
 
-const GROUP: &str = "apiserver.config.k8s.io";
-const KIND: &str = "AuthenticationConfiguration";
+const CONFIG_GROUP: &str = "apiserver.config.k8s.io";
+const CONFIG_KIND: &str = "AuthenticationConfiguration";
 /// The type into which the codec reads these two, as Go prints it.
 const GO_TYPE: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
@@ -46,7 +46,7 @@ impl ApiVersion {
 
 /// Reads `apiVersion` and `kind` as the apiserver's codec does before it knows the type: the case
 /// of the names does not matter.
-pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<FileKind, LoadFault> {
+pub(super) fn find_version(value: &Json, file: &[u8], minor: Minor) -> Result<FileKind, LoadFault> {
     if !matches!(value, Json::Object(_) | Json::Null) {
         let reason = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value \
@@ -81,10 +81,15 @@ pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<FileKind, 
     if let Some(message) = mismatch {
         return Err(Refusal::exact(Code::WrongFieldType, message).into());
     }
-    judge(&kind, &version, file, minor)
+    judge_version(&kind, &version, file, minor)
 }
 
-fn judge(kind: &str, api_version: &str, file: &[u8], minor: Minor) -> Result<FileKind, LoadFault> {
+fn judge_version(
+    kind: &str,
+    api_version: &str,
+    file: &[u8],
+    minor: Minor,
+) -> Result<FileKind, LoadFault> {
     let (group, version) = match api_version.split_once('/') {
         _ if api_version == "/" => ("", ""),
         None => ("", api_version),
@@ -112,7 +117,7 @@ fn judge(kind: &str, api_version: &str, file: &[u8], minor: Minor) -> Result<Fil
         )
         .into());
     }
-    if group == GROUP && version == "__internal" {
+    if group == CONFIG_GROUP && version == "__internal" {
         return Err(Undetermined::new(
             Code::UnusualYaml,
             "the internal version is no version to write files in",
@@ -124,14 +129,14 @@ fn judge(kind: &str, api_version: &str, file: &[u8], minor: Minor) -> Result<Fil
         .find(|known| known.name() == version);
     match known {
         Some(known)
-            if group == GROUP
-                && kind == KIND
+            if group == CONFIG_GROUP
+                && kind == CONFIG_KIND
                 && (known != ApiVersion::V1 || minor >= Minor::V1_34) =>
         {
             Ok(FileKind::Authentication(known))
         }
         _ => {
-            if let Some(other) = other_kind::find(api_version, kind, minor) {
+            if let Some(other) = other_kind::find_kind(api_version, kind, minor) {
                 return Ok(FileKind::Other(other));
             }
             // The line number in the scheme's name changes with every patch release.

@@ -13,7 +13,7 @@ use keyferry_go_formats::x509::PublicKey;
 use super::private_rsa::{self, PrivateNumbers};
 use super::rsa::RsaKey;
 use crate::Code;
-use crate::certificate::{Judgement, judge};
+use crate::certificate::{Judgement, judge_certificate};
 
 /// A key and its `kid`.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Curve {
     }
 }
 
-fn refused<T>(reason: impl Into<String>) -> Result<T, KeyFault> {
+fn refuse_key<T>(reason: impl Into<String>) -> Result<T, KeyFault> {
     Err(KeyFault::Refused(format!(
         "go-jose/go-jose: {}",
         reason.into()
@@ -96,18 +96,18 @@ impl Jwk {
         check_once(value)?;
         let fields = Fields(value);
         for name in ["use", "alg", "x5t", "x5t#S256"] {
-            fields.text(name)?;
+            fields.read_text(name)?;
         }
         for name in ["dp", "dq", "qi"] {
-            fields.bytes(name)?;
+            fields.read_bytes(name)?;
         }
-        let kid = fields.text("kid")?;
+        let kid = fields.read_text("kid")?;
         check_x5u(value)?;
-        let chain = fields.certificates(releases)?;
+        let chain = fields.read_certificates(releases)?;
         let certificate_key = chain.as_ref().and_then(|chain| chain.key.as_ref());
-        let key = fields.key(certificate_key.is_some())?;
+        let key = fields.read_key(certificate_key.is_some())?;
         if certificate_key.is_some_and(|from_certificate| !is_same(&key, from_certificate)) {
-            return refused("invalid JWK, public keys in key and x5c fields to not match");
+            return refuse_key("invalid JWK, public keys in key and x5c fields to not match");
         }
         check_thumbprints(&fields, chain.as_ref().map(|chain| &chain.leaf))?;
         Ok(Self { kid, key })
@@ -116,7 +116,7 @@ impl Jwk {
 
 /// go-jose's own JSON reader refuses a duplicate name in an object.
 fn check_once(value: &Json) -> Result<(), KeyFault> {
-    match duplicate(value) {
+    match find_duplicate(value) {
         Some(name) => Err(KeyFault::Refused(format!(
             "json: duplicate key '{name}' in object"
         ))),
@@ -125,7 +125,7 @@ fn check_once(value: &Json) -> Result<(), KeyFault> {
 }
 
 /// Returns the first duplicate name in an object, at the top level only.
-fn duplicate(value: &Json) -> Option<&str> {
+fn find_duplicate(value: &Json) -> Option<&str> {
     let members = value.members();
     members
         .iter()
@@ -170,24 +170,24 @@ fn check_thumbprints(fields: &Fields<'_>, leaf: Option<&Vec<u8>>) -> Result<(), 
         ("x5t", 20, &SHA1_FOR_LEGACY_USE_ONLY),
         ("x5t#S256", 32, &SHA256),
     ] {
-        let text = fields.text(name)?;
+        let text = fields.read_text(name)?;
         let Ok(mut bytes) = decode_raw_url(text.as_bytes()) else {
-            return refused(format!("invalid JWK, {name} header has invalid encoding"));
+            return refuse_key(format!("invalid JWK, {name} header has invalid encoding"));
         };
         if bytes.len() == 2 * size {
-            match unhex(&bytes) {
+            match decode_hex(&bytes) {
                 Some(decoded) => bytes = decoded,
-                None => return refused(format!("invalid JWK, unable to hex decode {name}")),
+                None => return refuse_key(format!("invalid JWK, unable to hex decode {name}")),
             }
         }
         if !bytes.is_empty() && bytes.len() != size {
-            return refused(format!("invalid JWK, {name} header is of incorrect size"));
+            return refuse_key(format!("invalid JWK, {name} header is of incorrect size"));
         }
         if let Some(leaf) = leaf
             && !bytes.is_empty()
             && digest(algorithm, leaf).as_ref() != bytes
         {
-            return refused(format!(
+            return refuse_key(format!(
                 "invalid JWK, x5c thumbprint does not match {name} value"
             ));
         }
@@ -195,7 +195,7 @@ fn check_thumbprints(fields: &Fields<'_>, leaf: Option<&Vec<u8>>) -> Result<(), 
     Ok(())
 }
 
-fn unhex(text: &[u8]) -> Option<Vec<u8>> {
+fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     text.chunks(2)
         .map(|pair| Some((digit(pair.first()?)? * 16 + digit(pair.get(1)?)?) as u8))
@@ -205,7 +205,7 @@ fn unhex(text: &[u8]) -> Option<Vec<u8>> {
 struct Fields<'a>(&'a Json);
 
 impl Fields<'_> {
-    fn text(&self, name: &str) -> Result<String, KeyFault> {
+    fn read_text(&self, name: &str) -> Result<String, KeyFault> {
         self.0
             .member(name)
             .map_or(Ok(String::new()), Json::to_text)
@@ -213,7 +213,7 @@ impl Fields<'_> {
     }
 
     /// Reads a base64url value. Absent and null give `None`; an empty text gives no bytes.
-    fn bytes(&self, name: &str) -> Result<Bytes, KeyFault> {
+    fn read_bytes(&self, name: &str) -> Result<Bytes, KeyFault> {
         match self.0.member(name) {
             None | Some(Json::Null) => Ok(None),
             Some(value) => {
@@ -225,7 +225,7 @@ impl Fields<'_> {
         }
     }
 
-    fn certificates(&self, releases: &[GoRelease]) -> Result<Option<Chain>, KeyFault> {
+    fn read_certificates(&self, releases: &[GoRelease]) -> Result<Option<Chain>, KeyFault> {
         let texts = self
             .0
             .member("x5c")
@@ -241,12 +241,16 @@ impl Fields<'_> {
 
     fn private_rsa(&self, d: &[u8], [n, e, p, q]: [Vec<u8>; 4]) -> Result<Key, KeyFault> {
         let public = RsaKey::new(&n, &e);
-        let (dp, dq, qi) = (self.bytes("dp")?, self.bytes("dq")?, self.bytes("qi")?);
+        let (dp, dq, qi) = (
+            self.read_bytes("dp")?,
+            self.read_bytes("dq")?,
+            self.read_bytes("qi")?,
+        );
         let precomputed = match (&dp, &dq, &qi) {
             (Some(dp), Some(dq), Some(qi)) => Some([dp.as_slice(), dq, qi]),
             _ => None,
         };
-        match private_rsa::judge(
+        match private_rsa::judge_private_key(
             &public,
             &PrivateNumbers {
                 d,
@@ -264,25 +268,33 @@ impl Fields<'_> {
         }
     }
 
-    fn key(&self, has_certificate: bool) -> Result<Key, KeyFault> {
-        let (k, x, y) = (self.bytes("k")?, self.bytes("x")?, self.bytes("y")?);
-        let (n, e, d) = (self.bytes("n")?, self.bytes("e")?, self.bytes("d")?);
-        let (p, q) = (self.bytes("p")?, self.bytes("q")?);
-        let curve = self.text("crv")?;
-        match (self.text("kty")?.as_str(), d) {
+    fn read_key(&self, has_certificate: bool) -> Result<Key, KeyFault> {
+        let (k, x, y) = (
+            self.read_bytes("k")?,
+            self.read_bytes("x")?,
+            self.read_bytes("y")?,
+        );
+        let (n, e, d) = (
+            self.read_bytes("n")?,
+            self.read_bytes("e")?,
+            self.read_bytes("d")?,
+        );
+        let (p, q) = (self.read_bytes("p")?, self.read_bytes("q")?);
+        let curve = self.read_text("crv")?;
+        match (self.read_text("kty")?.as_str(), d) {
             ("EC", d) => ec_key(&curve, x, y, d),
             ("RSA", None) => match (n, e) {
                 (Some(n), Some(e)) => Ok(Key::Rsa(RsaKey::new(&n, &e))),
-                _ => refused("invalid RSA key, missing n/e values"),
+                _ => refuse_key("invalid RSA key, missing n/e values"),
             },
             ("RSA", Some(_)) if n.is_none() || e.is_none() || p.is_none() || q.is_none() => {
-                refused("invalid RSA private key, missing values")
+                refuse_key("invalid RSA private key, missing values")
             }
             ("RSA", Some(d)) => self.private_rsa(&d, [n, e, p, q].map(Option::unwrap_or_default)),
             ("oct", _) if has_certificate => {
-                refused("invalid JWK, found 'oct' (symmetric) key with cert chain")
+                refuse_key("invalid JWK, found 'oct' (symmetric) key with cert chain")
             }
-            ("oct", _) if k.is_none() => refused("invalid OCT (symmetric) key, missing k value"),
+            ("oct", _) if k.is_none() => refuse_key("invalid OCT (symmetric) key, missing k value"),
             ("oct", _) => Ok(Key::Symmetric),
             ("OKP", d) if curve == "Ed25519" && x.is_some() => {
                 // Longer values are cut to 32 bytes, shorter ones padded with zeros.
@@ -299,8 +311,8 @@ impl Fields<'_> {
                     public
                 })
             }
-            ("OKP", _) => refused(format!("unknown curve {curve}'")),
-            (other, _) => refused(format!("unknown json web key type '{other}'")),
+            ("OKP", _) => refuse_key(format!("unknown curve {curve}'")),
+            (other, _) => refuse_key(format!("unknown json web key type '{other}'")),
         }
     }
 }
@@ -314,7 +326,7 @@ pub(crate) fn read_chain(
     for text in texts {
         let der = decode_standard(text.as_bytes())
             .map_err(|fault| KeyFault::Refused(fault.to_string()))?;
-        match judge(&der, releases) {
+        match judge_certificate(&der, releases) {
             Judgement::Taken(key) => {
                 chain.get_or_insert(Chain { leaf: der, key });
             }
@@ -333,22 +345,22 @@ fn ec_key(curve: &str, x: Bytes, y: Bytes, d: Bytes) -> Result<Key, KeyFault> {
         "P-256" => Curve::P256,
         "P-384" => Curve::P384,
         "P-521" => Curve::P521,
-        other => return refused(format!("unsupported elliptic curve '{other}'")),
+        other => return refuse_key(format!("unsupported elliptic curve '{other}'")),
     };
     let (Some(x), Some(y)) = (x, y) else {
-        return refused("invalid EC key, missing x/y values");
+        return refuse_key("invalid EC key, missing x/y values");
     };
     for (name, coordinate) in [("x", &x), ("y", &y)] {
         if coordinate.len() != curve.size() {
-            return refused(format!("invalid EC public key, wrong length for {name}"));
+            return refuse_key(format!("invalid EC public key, wrong length for {name}"));
         }
     }
     if d.as_ref().is_some_and(|d| d.len() != curve.size()) {
-        return refused("invalid EC private key, wrong length for d");
+        return refuse_key("invalid EC private key, wrong length for d");
     }
     let point: Vec<u8> = std::iter::once(4).chain(x).chain(y).collect();
     if ParsedPublicKey::new(curve.algorithm(), &point).is_err() {
-        return refused("invalid EC key, X/Y are not on declared curve");
+        return refuse_key("invalid EC key, X/Y are not on declared curve");
     }
     let public = Key::Ec(curve, point);
     Ok(if d.is_some() {

@@ -2,12 +2,12 @@
 
 /// Computes `base` to the `exponent` modulo `modulus`, as long as the modulus. All numbers are
 /// big-endian. Returns `None` if `base` is not below the modulus.
-pub(super) fn power(base: &[u8], exponent: u64, modulus: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn modular_power(base: &[u8], exponent: u64, modulus: &[u8]) -> Option<Vec<u8>> {
     let length = modulus.len().div_ceil(8);
-    let modulus_limbs = limbs(modulus, length);
-    let base_limbs = limbs(base, length);
+    let modulus_limbs = split_limbs(modulus, length);
+    let base_limbs = split_limbs(base, length);
     let low = *modulus_limbs.first()?;
-    if low % 2 == 0 || !less(&base_limbs, &modulus_limbs) {
+    if low % 2 == 0 || !is_less(&base_limbs, &modulus_limbs) {
         return None;
     }
     let form = Form {
@@ -16,7 +16,7 @@ pub(super) fn power(base: &[u8], exponent: u64, modulus: &[u8]) -> Option<Vec<u8
     };
     let mut one = vec![0; length];
     *one.first_mut()? = 1;
-    let square = form.double(one.clone(), 2 * 64 * length);
+    let square = form.double_repeatedly(one.clone(), 2 * 64 * length);
     let base = form.multiply(&base_limbs, &square);
     let mut result = form.multiply(&one, &square);
     for bit in (0..64 - exponent.leading_zeros()).rev() {
@@ -64,7 +64,7 @@ impl Form {
     fn reduce(&self, number: &mut [u64]) {
         let length = self.modulus.len();
         let above = number.iter().skip(length).any(|limb| *limb != 0);
-        if !above && less(number.get(..length).unwrap_or_default(), &self.modulus) {
+        if !above && is_less(number.get(..length).unwrap_or_default(), &self.modulus) {
             return;
         }
         let mut borrow = false;
@@ -79,7 +79,7 @@ impl Form {
         }
     }
 
-    fn double(&self, mut number: Vec<u64>, times: usize) -> Vec<u64> {
+    fn double_repeatedly(&self, mut number: Vec<u64>, times: usize) -> Vec<u64> {
         number.push(0);
         for _ in 0..times {
             let mut carry = 0;
@@ -116,7 +116,7 @@ fn negative_inverse(odd: u64) -> u64 {
 }
 
 /// Splits a big-endian number into little-endian limbs.
-fn limbs(bytes: &[u8], length: usize) -> Vec<u64> {
+fn split_limbs(bytes: &[u8], length: usize) -> Vec<u64> {
     let mut out: Vec<u64> = bytes
         .rchunks(8)
         .map(|chunk| {
@@ -129,7 +129,7 @@ fn limbs(bytes: &[u8], length: usize) -> Vec<u64> {
     out
 }
 
-fn less(a: &[u64], b: &[u64]) -> bool {
+fn is_less(a: &[u64], b: &[u64]) -> bool {
     a.iter().rev().lt(b.iter().rev())
 }
 
@@ -141,22 +141,22 @@ mod tests {
     #[test]
     fn powers_of_small_and_long_numbers() {
         assert_eq!(
-            power(&[4], 13, &[0x01, 0xf1]).unwrap(),
+            modular_power(&[4], 13, &[0x01, 0xf1]).unwrap(),
             [0x01, 0xbd],
             "4^13 mod 497 = 445"
         );
         // By Fermat, a^(p-1) = 1 modulo the prime 2^61 - 1.
         let prime = (u64::pow(2, 61) - 1).to_be_bytes();
         assert_eq!(
-            power(&[7], u64::pow(2, 61) - 2, &prime).unwrap(),
+            modular_power(&[7], u64::pow(2, 61) - 2, &prime).unwrap(),
             [0, 0, 0, 0, 0, 0, 0, 1]
         );
-        assert!(power(&[2], 3, &[8]).is_none() && power(&[9], 3, &[9]).is_none());
+        assert!(modular_power(&[2], 3, &[8]).is_none() && modular_power(&[9], 3, &[9]).is_none());
         // (2^64 + 1)^2 modulo 2^128 - 159 = 2^65 + 160.
         let modulus = (u128::MAX - 158).to_be_bytes();
         let base = ((1_u128 << 64) + 1).to_be_bytes();
         assert_eq!(
-            power(&base, 2, &modulus).unwrap(),
+            modular_power(&base, 2, &modulus).unwrap(),
             ((1_u128 << 65) + 160).to_be_bytes()
         );
     }

@@ -28,7 +28,7 @@ pub(super) struct PrivateNumbers<'a> {
 }
 
 /// Judges a private key by its numbers.
-pub(super) fn judge(public: &RsaKey, private: &PrivateNumbers<'_>) -> Judgement {
+pub(super) fn judge_private_key(public: &RsaKey, private: &PrivateNumbers<'_>) -> Judgement {
     let lengths = [
         public.modulus.len(),
         private.d.len(),

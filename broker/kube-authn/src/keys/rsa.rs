@@ -85,7 +85,7 @@ impl RsaKey {
                 e: exponent.as_slice(),
             };
             if components
-                .verify(parameters(hash, padding), input, signature)
+                .verify(verification_parameters(hash, padding), input, signature)
                 .is_ok()
             {
                 return true;
@@ -94,7 +94,8 @@ impl RsaKey {
                 return false;
             }
         }
-        let Some(encoded) = modular::power(signature, self.exponent.unsigned_abs(), &self.modulus)
+        let Some(encoded) =
+            modular::modular_power(signature, self.exponent.unsigned_abs(), &self.modulus)
         else {
             return false;
         };
@@ -106,7 +107,7 @@ impl RsaKey {
     }
 }
 
-fn parameters(hash: Hash, padding: PaddingScheme) -> &'static RsaParameters {
+fn verification_parameters(hash: Hash, padding: PaddingScheme) -> &'static RsaParameters {
     match (hash, padding) {
         (Hash::Sha256, PaddingScheme::Pkcs1) => &RSA_PKCS1_2048_8192_SHA256,
         (Hash::Sha384, PaddingScheme::Pkcs1) => &RSA_PKCS1_2048_8192_SHA384,

@@ -123,13 +123,13 @@ fn ec_verifies(curve: Curve, point: &[u8], hash: Hash, input: &[u8], signature: 
     };
     let (r, s) = signature.split_at(size);
     UnparsedPublicKey::new(algorithm, point)
-        .verify(input, &asn1(r, s))
+        .verify(input, &encode_signature(r, s))
         .is_ok()
 }
 
 /// Encodes two positive numbers as DER.
-fn asn1(r: &[u8], s: &[u8]) -> Vec<u8> {
-    let body: Vec<u8> = [r, s].into_iter().flat_map(integer).collect();
+fn encode_signature(r: &[u8], s: &[u8]) -> Vec<u8> {
+    let body: Vec<u8> = [r, s].into_iter().flat_map(encode_integer).collect();
     let length = body.len();
     let mut out = vec![0x30];
     if length >= 0x80 {
@@ -140,7 +140,7 @@ fn asn1(r: &[u8], s: &[u8]) -> Vec<u8> {
     out
 }
 
-fn integer(number: &[u8]) -> Vec<u8> {
+fn encode_integer(number: &[u8]) -> Vec<u8> {
     let mut digits: Vec<u8> = number
         .iter()
         .copied()

@@ -145,7 +145,7 @@ fn the_odd_key_is_named() {
 fn what_has_no_keys_is_named() {
     let instead = |text: &str| {
         let set = KeySet::read(text.as_bytes(), &GoRelease::ALL).unwrap();
-        set.instead()
+        set.instead_of_keys()
     };
     assert_eq!(
         instead(r#"{"issuer": "https://a", "jwks_uri": "https://a/keys"}"#),

@@ -14,23 +14,27 @@ pub(super) enum Shape {
 }
 
 /// Compiles a pattern. A broken pattern would match nothing; the tests show that none is broken.
-fn pattern(text: &str) -> Option<Regex> {
+fn compile_pattern(text: &str) -> Option<Regex> {
     Regex::new(text).ok()
 }
 
-static ARITHMETIC: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"\bclaims(\s*\.\s*\w+)+\s*[-+*/%]\s*\d|(^|[^\w.])\d[\w.]*\s*[-+*/%]\s*claims\s*\.")
+static ARITHMETIC_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    compile_pattern(
+        r"\bclaims(\s*\.\s*\w+)+\s*[-+*/%]\s*\d|(^|[^\w.])\d[\w.]*\s*[-+*/%]\s*claims\s*\.",
+    )
 });
 static CLAIMS_AS_MAP: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"\bin\s+claims\s*($|[^.\[\s])|\bsize\s*\(\s*claims\s*\)|\bclaims\s*\.\s*size\s*\(")
+    compile_pattern(
+        r"\bin\s+claims\s*($|[^.\[\s])|\bsize\s*\(\s*claims\s*\)|\bclaims\s*\.\s*size\s*\(",
+    )
 });
-static ESCAPE: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"\.\s*\??\w*__(dot|dash|slash|underscores)__"));
-static EMAIL: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r#"\bclaims\s*\[\s*\??\s*[rR]?(['"])email(['"])\s*\]"#));
+static ESCAPE_PATTERN: LazyLock<Option<Regex>> =
+    LazyLock::new(|| compile_pattern(r"\.\s*\??\w*__(dot|dash|slash|underscores)__"));
+static EMAIL_PATTERN: LazyLock<Option<Regex>> =
+    LazyLock::new(|| compile_pattern(r#"\bclaims\s*\[\s*\??\s*[rR]?(['"])email(['"])\s*\]"#));
 
 /// Finds every shape in an expression.
-pub(super) fn shapes(expression: &str) -> Vec<Shape> {
+pub(super) fn find_shapes(expression: &str) -> Vec<Shape> {
     let code = without_literals(expression);
     let found = |pattern: &LazyLock<Option<Regex>>, text: &str| {
         pattern
@@ -38,10 +42,10 @@ pub(super) fn shapes(expression: &str) -> Vec<Shape> {
             .is_some_and(|pattern| pattern.is_match(text))
     };
     [
-        (Shape::EmailByIndex, found(&EMAIL, expression)),
-        (Shape::Arithmetic, found(&ARITHMETIC, &code)),
+        (Shape::EmailByIndex, found(&EMAIL_PATTERN, expression)),
+        (Shape::Arithmetic, found(&ARITHMETIC_PATTERN, &code)),
         (Shape::ClaimsAsMap, found(&CLAIMS_AS_MAP, &code)),
-        (Shape::Escape, found(&ESCAPE, &code)),
+        (Shape::Escape, found(&ESCAPE_PATTERN, &code)),
     ]
     .into_iter()
     .filter_map(|(shape, found)| found.then_some(shape))
@@ -94,7 +98,7 @@ mod tests {
             ("claims.kubernetes__dot__io.namespace", vec![Shape::Escape]),
             ("claims['a__dot__b']", vec![]),
         ] {
-            assert_eq!(shapes(text), expected, "{text}");
+            assert_eq!(find_shapes(text), expected, "{text}");
         }
         assert_eq!(without_literals(r#"a + "b\"c" + 'd'"#), r#"a + "" + ''"#);
     }

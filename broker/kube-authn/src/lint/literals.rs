@@ -6,27 +6,27 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{Finding, Severity, finding};
+use super::{Finding, Severity, make_finding};
 use crate::Code;
 use crate::config::{AuthenticationConfiguration, JwtAuthenticator};
 
 /// Domains that end the name of a claim like `kubernetes.io`, which is no path.
-const DOMAINS: [&str; 9] = [
+const CLAIM_DOMAINS: [&str; 9] = [
     "io", "com", "org", "net", "dev", "cloud", "app", "ai", "local",
 ];
 
 /// A comparison with a literal: `== 'x'` or `'x' ==`, and a list of literals after `in`.
-static COMPARED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static COMPARISON_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r#"==\s*(?:'([^']*)'|"([^"]*)")|(?:'([^']*)'|"([^"]*)")\s*==|\bin\s*\[([^\[\]]*)\]|\.(?:startsWith|endsWith|contains)\(\s*(?:'([^']*)'|"([^"]*)")"#,
     )
     .ok()
 });
-static LITERAL: LazyLock<Option<Regex>> =
+static LITERAL_PATTERN: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"'([^']*)'|"([^"]*)""#).ok());
 
 /// Finds them in every entry. `own_issuers` are the target's own issuers, if they are known.
-pub(super) fn find(
+pub(super) fn find_literals(
     configuration: &AuthenticationConfiguration,
     own_issuers: &[String],
     findings: &mut Vec<Finding>,
@@ -39,7 +39,7 @@ pub(super) fn find(
         if shared && own_issuers.is_empty() {
             let code = Code::IssuerOfEveryCluster;
             let path = format!("{path}.issuer.url");
-            findings.push(finding(code, Severity::Warning, &path, code.cause()));
+            findings.push(make_finding(code, Severity::Warning, &path, code.cause()));
         }
         find_paths(jwt, &path, findings);
         find_wildcards(jwt, &path, findings);
@@ -59,20 +59,20 @@ pub(super) fn find(
             continue;
         };
         let place = format!("anonymous.conditions[{index}].path");
-        findings.push(never(&place, path, shown, "the path of a request"));
+        findings.push(never_matches(&place, path, shown, "the path of a request"));
     }
 }
 
 /// Whether distributions of Kubernetes give this issuer to every cluster.
 fn is_cluster_default(issuer: &str) -> bool {
-    const SCHEME: &str = "https://";
-    let Some((scheme, rest)) = issuer.split_at_checked(SCHEME.len()) else {
+    const HTTPS_SCHEME: &str = "https://";
+    let Some((scheme, rest)) = issuer.split_at_checked(HTTPS_SCHEME.len()) else {
         return false;
     };
     let authority = rest.split(['/', '\\']).next().unwrap_or_default();
     let host = authority.split(':').next().unwrap_or_default();
     let host = host.to_ascii_lowercase();
-    scheme.eq_ignore_ascii_case(SCHEME)
+    scheme.eq_ignore_ascii_case(HTTPS_SCHEME)
         && rest.bytes().all(|byte| byte.is_ascii_graphic())
         && !rest.contains(['?', '#', '@'])
         && (["kubernetes", "kubernetes.default", "kubernetes.default.svc"].contains(&host.as_str())
@@ -99,7 +99,7 @@ fn find_paths(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>) {
         ("uid", &mappings.uid.claim, String::new(), false),
     ];
     for (name, claim, prefix, is_list) in mapped {
-        let Some(selected) = selection(claim) else {
+        let Some(selected) = selecting_expression(claim) else {
             continue;
         };
         let prefix = format!("'{}'", prefix.replace(['\\', '\''], ""));
@@ -116,7 +116,7 @@ fn find_paths(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>) {
         ));
     }
     for (index, rule) in jwt.claim_validation_rules.iter().enumerate() {
-        let Some(selected) = selection(&rule.claim) else {
+        let Some(selected) = selecting_expression(&rule.claim) else {
             continue;
         };
         let value = rule.required_value.replace(['\\', '\''], "");
@@ -134,12 +134,12 @@ fn is_path(place: &str, claim: &str, instead: &str) -> Finding {
     );
     Finding {
         fix: Cow::Owned(format!("write {instead}")),
-        ..finding(Code::ClaimIsPath, Severity::Warning, place, message)
+        ..make_finding(Code::ClaimIsPath, Severity::Warning, place, message)
     }
 }
 
 /// Returns the expression that selects a path, if a claim is written as one.
-fn selection(claim: &str) -> Option<String> {
+fn selecting_expression(claim: &str) -> Option<String> {
     let path = claim
         .strip_prefix("$.")
         .or_else(|| claim.strip_prefix("claims."))
@@ -159,7 +159,9 @@ fn selection(claim: &str) -> Option<String> {
     if !names.iter().all(is_name) || names.is_empty() {
         return None;
     }
-    let is_domain = names.last().is_some_and(|last| DOMAINS.contains(last));
+    let is_domain = names
+        .last()
+        .is_some_and(|last| CLAIM_DOMAINS.contains(last));
     let dotted = names.len() > 1 && !claim.contains(['/', ':']) && !is_domain;
     if !written_as_path && !dotted {
         return None;
@@ -179,19 +181,34 @@ fn selection(claim: &str) -> Option<String> {
 fn find_wildcards(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>) {
     for (index, audience) in jwt.issuer.audiences.iter().enumerate() {
         let place = format!("{path}.issuer.audiences[{index}]");
-        if let Some(why) = wildcard(audience).or_else(|| several(audience)) {
-            findings.push(never(&place, audience, why, "an audience of the token"));
+        if let Some(why) = wildcard_reason(audience).or_else(|| several_reason(audience)) {
+            findings.push(never_matches(
+                &place,
+                audience,
+                why,
+                "an audience of the token",
+            ));
         }
     }
-    if let Some(why) = wildcard(&jwt.issuer.url) {
+    if let Some(why) = wildcard_reason(&jwt.issuer.url) {
         let place = format!("{path}.issuer.url");
-        findings.push(never(&place, &jwt.issuer.url, why, "the iss of the token"));
+        findings.push(never_matches(
+            &place,
+            &jwt.issuer.url,
+            why,
+            "the iss of the token",
+        ));
     }
     for (index, rule) in jwt.claim_validation_rules.iter().enumerate() {
         let place = format!("{path}.claimValidationRules[{index}]");
-        if let Some(why) = wildcard(&rule.required_value) {
+        if let Some(why) = wildcard_reason(&rule.required_value) {
             let place = format!("{place}.requiredValue");
-            findings.push(never(&place, &rule.required_value, why, "the claim"));
+            findings.push(never_matches(
+                &place,
+                &rule.required_value,
+                why,
+                "the claim",
+            ));
         }
         find_compared(&rule.expression, &format!("{place}.expression"), findings);
     }
@@ -202,7 +219,8 @@ fn find_wildcards(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding
 }
 
 fn find_compared(expression: &str, place: &str, findings: &mut Vec<Finding>) {
-    let (Some(compared), Some(literal)) = (COMPARED.as_ref(), LITERAL.as_ref()) else {
+    let (Some(compared), Some(literal)) = (COMPARISON_PATTERN.as_ref(), LITERAL_PATTERN.as_ref())
+    else {
         return;
     };
     for comparison in compared.find_iter(expression) {
@@ -211,8 +229,8 @@ fn find_compared(expression: &str, place: &str, findings: &mut Vec<Finding>) {
                 .get(1)
                 .or_else(|| found.get(2))
                 .map_or("", |text| text.as_str());
-            if let Some(why) = wildcard(text) {
-                findings.push(never(place, text, why, "the value"));
+            if let Some(why) = wildcard_reason(text) {
+                findings.push(never_matches(place, text, why, "the value"));
                 return;
             }
         }
@@ -220,7 +238,7 @@ fn find_compared(expression: &str, place: &str, findings: &mut Vec<Finding>) {
 }
 
 /// Says why a text is meant as a pattern.
-fn wildcard(text: &str) -> Option<&'static str> {
+fn wildcard_reason(text: &str) -> Option<&'static str> {
     if text.contains('*') {
         Some("contains a wildcard")
     } else if text.len() > 2 && text.starts_with('^') && text.ends_with('$') {
@@ -233,14 +251,14 @@ fn wildcard(text: &str) -> Option<&'static str> {
 }
 
 /// Says why an audience is meant as several.
-fn several(audience: &str) -> Option<&'static str> {
+fn several_reason(audience: &str) -> Option<&'static str> {
     audience
         .contains([',', ' ', '\n'])
         .then_some("contains a comma or a blank, and is one audience as a whole")
 }
 
-fn never(place: &str, text: &str, why: &str, with: &str) -> Finding {
+fn never_matches(place: &str, text: &str, why: &str, with: &str) -> Finding {
     let message =
         format!("{text:?} {why}, and is compared byte for byte with {with}, so it never matches.");
-    finding(Code::NeverMatches, Severity::Warning, place, message)
+    make_finding(Code::NeverMatches, Severity::Warning, place, message)
 }

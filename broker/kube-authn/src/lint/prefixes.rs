@@ -2,19 +2,19 @@
 
 use keyferry_cel_kubernetes::{Input, UserInfo};
 
-use super::{Finding, Severity, finding};
+use super::{Finding, Severity, make_finding};
 use crate::Code;
 use crate::config::PrefixedClaimOrExpression;
 use crate::validate::Authenticator;
 
 /// Users that have rights in every cluster, or in most.
-const USERS: [&str; 3] = [
+const PRIVILEGED_USERS: [&str; 3] = [
     "system:kube-controller-manager",
     "system:serviceaccount:kube-system:default",
     "kubernetes-admin",
 ];
 /// Groups that have rights in every cluster, or in most.
-const GROUPS: [&str; 3] = ["system:masters", "system:nodes", "kubeadm:cluster-admins"];
+const PRIVILEGED_GROUPS: [&str; 3] = ["system:masters", "system:nodes", "kubeadm:cluster-admins"];
 
 /// The mapping that a prefix belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum Names {
 
 /// Finds an empty prefix and one of the target's own names. `authenticator` is the compiled entry,
 /// if the file is valid.
-pub(super) fn find(
+pub(super) fn find_prefixes(
     mapping: &PrefixedClaimOrExpression,
     names: Names,
     authenticator: Option<&Authenticator>,
@@ -35,8 +35,8 @@ pub(super) fn find(
     if !mapping.claim.is_empty() && mapping.expression.is_empty() {
         let path = format!("{path}.prefix");
         match mapping.prefix.as_deref() {
-            Some("") => findings.push(empty(names, authenticator, &path)),
-            Some(prefix) if prefix.starts_with("system:") => findings.push(system(&path)),
+            Some("") => findings.push(empty_prefix_finding(names, authenticator, &path)),
+            Some(prefix) if prefix.starts_with("system:") => findings.push(system_finding(&path)),
             _ => {}
         }
         return;
@@ -44,7 +44,7 @@ pub(super) fn find(
     let path = format!("{path}.expression");
     let expression = mapping.expression.trim();
     if expression.starts_with("'system:") || expression.starts_with("\"system:") {
-        findings.push(system(&path));
+        findings.push(system_finding(&path));
     }
     // A bare claim has no prefix.
     let bare = expression.strip_prefix("claims.").is_some_and(|name| {
@@ -54,20 +54,24 @@ pub(super) fn find(
                 .all(|character| character.is_alphanumeric() || character == '_')
     });
     if bare {
-        findings.push(empty(names, authenticator, &path));
+        findings.push(empty_prefix_finding(names, authenticator, &path));
     }
 }
 
-fn system(path: &str) -> Finding {
+fn system_finding(path: &str) -> Finding {
     let code = Code::SystemPrefix;
-    finding(code, Severity::Error, path, code.cause())
+    make_finding(code, Severity::Error, path, code.cause())
 }
 
 /// Says which names of the target the issuer can give, as far as the user rules let them through.
-fn empty(names: Names, authenticator: Option<&Authenticator>, path: &str) -> Finding {
+fn empty_prefix_finding(
+    names: Names,
+    authenticator: Option<&Authenticator>,
+    path: &str,
+) -> Finding {
     let (kind, known) = match names {
-        Names::Users => ("users", USERS),
-        Names::Groups => ("groups", GROUPS),
+        Names::Users => ("users", PRIVILEGED_USERS),
+        Names::Groups => ("groups", PRIVILEGED_GROUPS),
     };
     let open: Vec<&str> = known
         .into_iter()
@@ -100,7 +104,7 @@ fn empty(names: Names, authenticator: Option<&Authenticator>, path: &str) -> Fin
             ),
         )
     };
-    finding(Code::EmptyPrefix, severity, path, message)
+    make_finding(Code::EmptyPrefix, severity, path, message)
 }
 
 /// Whether a user rule surely refuses a user with this name or group.

@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use keyferry_go_formats::json::Json;
 use regex::Regex;
 
-use super::{Finding, Severity, finding};
+use super::{Finding, Severity, make_finding};
 use crate::Code;
 use crate::config::JwtAuthenticator;
 use crate::token::Token;
 use crate::validate::Compiled;
-use crate::verify::{Keys, Outcome, verify};
+use crate::verify::{Keys, Outcome, verify_token};
 
 /// An issuer, and a token of a stranger.
 struct PublicIssuer {
@@ -108,11 +108,11 @@ const PUBLIC_ISSUERS: [PublicIssuer; 16] = [
             ("runner_environment", "gitlab-hosted"),
         ],
     },
-    forgejo(
+    forgejo_issuer(
         "codeberg.org",
         "every workflow of every repository on Codeberg",
     ),
-    forgejo(
+    forgejo_issuer(
         "gitea.com",
         "every workflow of every repository on gitea.com",
     ),
@@ -194,8 +194,8 @@ const PUBLIC_ISSUERS: [PublicIssuer; 16] = [
             ("family_name", "T"),
         ],
     },
-    terraform("app.terraform.io"),
-    terraform("app.eu.terraform.io"),
+    terraform_issuer("app.terraform.io"),
+    terraform_issuer("app.eu.terraform.io"),
     PublicIssuer {
         host: "api.pulumi.com",
         path: "/oidc",
@@ -271,7 +271,7 @@ const PUBLIC_ISSUERS: [PublicIssuer; 16] = [
     },
 ];
 
-const fn forgejo(host: &'static str, signs_for: &'static str) -> PublicIssuer {
+const fn forgejo_issuer(host: &'static str, signs_for: &'static str) -> PublicIssuer {
     PublicIssuer {
         host,
         path: "",
@@ -301,7 +301,7 @@ const fn forgejo(host: &'static str, signs_for: &'static str) -> PublicIssuer {
     }
 }
 
-const fn terraform(host: &'static str) -> PublicIssuer {
+const fn terraform_issuer(host: &'static str) -> PublicIssuer {
     PublicIssuer {
         host,
         path: "",
@@ -327,7 +327,7 @@ const fn terraform(host: &'static str) -> PublicIssuer {
 }
 
 /// A text to which a rule compares a claim.
-static COMPARED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static COMPARISON_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r#"claims(?:\.|\[['"])([\w./-]+?)(?:['"]\])?\s*(==|in\s*\[|\.startsWith\(|\.endsWith\(|\.contains\()\s*['"]([^'"]*)['"]"#,
     )
@@ -336,16 +336,16 @@ static COMPARED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// The time at which the stranger's token is issued and verified.
 const ISSUED_AT: i64 = 1_790_000_000;
-const LIFETIME: i64 = 300;
+const TOKEN_LIFETIME_SECONDS: i64 = 300;
 
 /// Finds entries of public issuers that accept the token of a stranger.
-pub(super) fn find(compiled: &Compiled, findings: &mut Vec<Finding>) {
+pub(super) fn find_public_issuers(compiled: &Compiled, findings: &mut Vec<Finding>) {
     for (index, authenticator) in compiled.authenticators.iter().enumerate() {
         let config = &authenticator.config;
         let Some(issuer) = public_issuer(&config.issuer.url) else {
             continue;
         };
-        let tokens = strangers(issuer, config);
+        let tokens = outsider_tokens(issuer, config);
         let accepted = tokens
             .iter()
             .find_map(|claims| accepted_as(compiled, index, claims));
@@ -361,7 +361,7 @@ pub(super) fn find(compiled: &Compiled, findings: &mut Vec<Finding>) {
                 issuer.limit
             )
             .into(),
-            ..finding(
+            ..make_finding(
                 Code::PublicIssuerOpen,
                 Severity::Error,
                 &format!("jwt[{index}].claimValidationRules"),
@@ -394,7 +394,7 @@ fn public_issuer(url: &str) -> Option<&'static PublicIssuer> {
 fn accepted_as(compiled: &Compiled, index: usize, claims: &[(String, Json)]) -> Option<String> {
     let token = Token::imagine_claims(Json::Object(claims.to_vec()));
     let now = Timestamp::from_second(ISSUED_AT).ok()?;
-    let verdict = verify(compiled, &token, &Keys::none(), now);
+    let verdict = verify_token(compiled, &token, &Keys::none(), now);
     match verdict.outcomes.into_iter().nth(index)? {
         Outcome::Accepted(user) => Some(user.username),
         _ => None,
@@ -403,12 +403,12 @@ fn accepted_as(compiled: &Compiled, index: usize, claims: &[(String, Json)]) -> 
 
 /// Builds tokens of a stranger: with one audience as a text and as a list, with the free claims as
 /// the rules want them, and with a subject that ends as they want it.
-fn strangers(issuer: &PublicIssuer, config: &JwtAuthenticator) -> Vec<Vec<(String, Json)>> {
+fn outsider_tokens(issuer: &PublicIssuer, config: &JwtAuthenticator) -> Vec<Vec<(String, Json)>> {
     let text = |text: &str| Json::Text(text.to_owned());
-    let wanted = wanted(config);
+    let wanted = compared_claims(config);
     let mut claims: BTreeMap<String, Json> = BTreeMap::new();
     claims.insert("iss".to_owned(), text(&config.issuer.url));
-    for (name, value) in [("iat", 0), ("nbf", 0), ("exp", LIFETIME)] {
+    for (name, value) in [("iat", 0), ("nbf", 0), ("exp", TOKEN_LIFETIME_SECONDS)] {
         claims.insert(
             name.to_owned(),
             Json::Number((ISSUED_AT + value).to_string()),
@@ -448,7 +448,7 @@ fn strangers(issuer: &PublicIssuer, config: &JwtAuthenticator) -> Vec<Vec<(Strin
 }
 
 /// Returns claim, comparison and value of each comparison in the rules.
-fn wanted(config: &JwtAuthenticator) -> Vec<(String, String, String)> {
+fn compared_claims(config: &JwtAuthenticator) -> Vec<(String, String, String)> {
     let mut wanted = Vec::new();
     for rule in &config.claim_validation_rules {
         if !rule.claim.is_empty() {
@@ -458,7 +458,7 @@ fn wanted(config: &JwtAuthenticator) -> Vec<(String, String, String)> {
                 rule.required_value.clone(),
             ));
         }
-        let Some(compared) = COMPARED.as_ref() else {
+        let Some(compared) = COMPARISON_PATTERN.as_ref() else {
             continue;
         };
         for found in compared.captures_iter(&rule.expression) {

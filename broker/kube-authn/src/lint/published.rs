@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Finding, Severity, finding};
+use super::{Finding, Severity, make_finding};
 use crate::certificate::go_releases;
 use crate::config::{self, Issuer};
 use crate::fetched::{Fetched, HttpResponse};
@@ -14,7 +14,7 @@ use crate::{Code, Minor};
 /// How the program that fetched a document names an address to which nothing is sent.
 const ADDRESS_REFUSED: &str = "TargetAddressRefused";
 /// The longest part of a foreign text that is shown.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
 /// The location of the documents of one entry of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,19 +37,19 @@ pub struct Published {
 /// Returns the place of every entry, in the file's order; `None` if its discovery URL is not https.
 /// Empty if the apiserver would not load the file.
 #[must_use]
-pub fn places(bytes: &[u8], minor: Minor) -> Vec<Option<PublishedDocuments>> {
-    let Ok(loaded) = config::load(bytes, minor) else {
+pub fn document_places(bytes: &[u8], minor: Minor) -> Vec<Option<PublishedDocuments>> {
+    let Ok(loaded) = config::load_configuration(bytes, minor) else {
         return Vec::new();
     };
     loaded
         .configuration
         .jwt
         .iter()
-        .map(|jwt| place(&jwt.issuer))
+        .map(|jwt| documents_of(&jwt.issuer))
         .collect()
 }
 
-fn place(issuer: &Issuer) -> Option<PublishedDocuments> {
+fn documents_of(issuer: &Issuer) -> Option<PublishedDocuments> {
     let discovery_url = discovery_url(issuer);
     discovery_url
         .starts_with("https://")
@@ -80,7 +80,7 @@ pub fn not_read(at: &str, how: &str) -> String {
 }
 
 /// Finds faults in what an issuer publishes.
-pub(super) fn find(
+pub(super) fn find_published_faults(
     issuer: &Issuer,
     published: &Published,
     minor: Minor,
@@ -102,8 +102,9 @@ pub(super) fn find(
     } else {
         ", with certificateAuthority"
     };
-    let mut push =
-        |code: Code, severity, text: String| findings.push(finding(code, severity, &path, text));
+    let mut push = |code: Code, severity, text: String| {
+        findings.push(make_finding(code, severity, &path, text))
+    };
     let body = match &published.discovery {
         Fetched::NotTried => return,
         Fetched::Unreachable(how) => {
@@ -155,14 +156,14 @@ pub(super) fn find(
             .unwrap_or_default()
     };
     if text("issuer") != issuer.url {
-        let (theirs, ours) = (shown(text("issuer")), &issuer.url);
+        let (theirs, ours) = (shorten_text(text("issuer")), &issuer.url);
         return push(
             Code::DiscoveryIssuerDiffers,
             Severity::Error,
             format!("{place} is the document of {theirs:?}, but issuer.url is {ours:?}"),
         );
     }
-    let at = shown(text("jwks_uri"));
+    let at = shorten_text(text("jwks_uri"));
     if at.is_empty() {
         return push(
             Code::DiscoveryMalformed,
@@ -195,7 +196,7 @@ pub(super) fn find(
         Fetched::Response(HttpResponse { status: 200, body }) => {
             match KeySet::read(body, go_releases(minor)) {
                 Ok(set) if set.is_empty() => {
-                    let instead = set.instead().map(InsteadOfKeys::advice);
+                    let instead = set.instead_of_keys().map(InsteadOfKeys::advice);
                     let text = instead.map_or(at.clone(), |instead| format!("{at}: {instead}"));
                     push(Code::KeysEmpty, Severity::Error, text);
                 }
@@ -246,15 +247,15 @@ fn discovery_url(issuer: &Issuer) -> String {
     }
 }
 
-fn shown(text: &str) -> String {
-    text.chars().take(SHOWN).collect()
+fn shorten_text(text: &str) -> String {
+    text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
-    use crate::lint::{lint, lint_published};
+    use crate::lint::{lint_file, lint_published};
 
     const FILE: &str = "apiVersion: apiserver.config.k8s.io/v1beta1
 kind: AuthenticationConfiguration
@@ -480,7 +481,9 @@ anonymous: {enabled: false}
                 Some(4)
             )]
         );
-        let place = places(file.as_bytes(), Minor::V1_33)[0].clone().unwrap();
+        let place = document_places(file.as_bytes(), Minor::V1_33)[0]
+            .clone()
+            .unwrap();
         assert_eq!(
             (place.discovery_url.as_str(), place.certificate_authority),
             ("https://d", Some(pem))
@@ -498,7 +501,9 @@ anonymous: {enabled: false}
             jwks_uri(&answer(404, r#"{"jwks_uri":"https://hub/keys"}"#)),
             None
         );
-        let place = places(FILE.as_bytes(), Minor::V1_33)[0].clone().unwrap();
+        let place = document_places(FILE.as_bytes(), Minor::V1_33)[0]
+            .clone()
+            .unwrap();
         assert_eq!(
             place,
             PublishedDocuments {
@@ -507,12 +512,12 @@ anonymous: {enabled: false}
             }
         );
         assert_eq!(
-            places(
+            document_places(
                 FILE.replace("https://hub/", "file:///etc").as_bytes(),
                 Minor::V1_33
             ),
             [None]
         );
-        assert!(lint(FILE.as_bytes(), Minor::V1_33, &[]).is_empty());
+        assert!(lint_file(FILE.as_bytes(), Minor::V1_33, &[]).is_empty());
     }
 }

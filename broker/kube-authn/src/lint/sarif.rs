@@ -8,14 +8,14 @@ use crate::Code;
 /// Converts the findings of one file. `uri` is the file's name, relative to the checkout; `version`
 /// is the tool's version.
 #[must_use]
-pub fn sarif(findings: &[Finding], uri: &str, version: &str) -> Value {
+pub fn to_sarif(findings: &[Finding], uri: &str, version: &str) -> Value {
     let mut codes: Vec<Code> = findings.iter().map(|finding| finding.code).collect();
     codes.sort_unstable();
     codes.dedup();
-    let rules: Vec<Value> = codes.iter().map(|code| rule(*code)).collect();
+    let rules: Vec<Value> = codes.iter().map(|code| sarif_rule(*code)).collect();
     let results: Vec<Value> = findings
         .iter()
-        .map(|finding| result(finding, uri, &codes))
+        .map(|finding| sarif_result(finding, uri, &codes))
         .collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -27,7 +27,7 @@ pub fn sarif(findings: &[Finding], uri: &str, version: &str) -> Value {
     })
 }
 
-fn rule(code: Code) -> Value {
+fn sarif_rule(code: Code) -> Value {
     json!({
         "id": code.name(),
         "shortDescription": {"text": code.cause()},
@@ -35,7 +35,7 @@ fn rule(code: Code) -> Value {
     })
 }
 
-fn result(finding: &Finding, uri: &str, codes: &[Code]) -> Value {
+fn sarif_result(finding: &Finding, uri: &str, codes: &[Code]) -> Value {
     let level = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -59,12 +59,12 @@ fn result(finding: &Finding, uri: &str, codes: &[Code]) -> Value {
         "ruleId": finding.code.name(),
         "ruleIndex": codes.iter().position(|code| *code == finding.code),
         "level": level,
-        "message": {"text": format!("{} Fix: {}.", sentence(&finding.message), finding.fix)},
+        "message": {"text": format!("{} Fix: {}.", to_sentence(&finding.message), finding.fix)},
         "locations": [location],
     })
 }
 
-fn sentence(message: &str) -> String {
+fn to_sentence(message: &str) -> String {
     if message.ends_with('.') {
         message.to_owned()
     } else {

@@ -12,7 +12,7 @@ fn entry(rest: &str) -> String {
 }
 
 fn found(text: &str) -> Vec<(Code, Severity, Option<u64>)> {
-    lint(text.as_bytes(), Minor::V1_33, &[])
+    lint_file(text.as_bytes(), Minor::V1_33, &[])
         .into_iter()
         .map(|finding| (finding.code, finding.severity, finding.line))
         .collect()
@@ -59,7 +59,7 @@ fn errors_of_the_apiserver_come_with_their_line() {
         found.contains(&(Code::PrefixMissing, Severity::Error, Some(8))),
         "{found:?}"
     );
-    let own = lint(
+    let own = lint_file(
         text.replace("http:", "https:").as_bytes(),
         Minor::V1_33,
         &["https://hub".to_owned()],
@@ -79,7 +79,7 @@ fn a_placeholder_that_was_left_is_named() {
             entry("    username: {claim: sub, prefix: 'h:'}\n")
         );
         let text = text.replace("[a]", &format!("[a]\n    certificateAuthority: \"{pem}\""));
-        let found = lint(text.as_bytes(), Minor::V1_33, &[]);
+        let found = lint_file(text.as_bytes(), Minor::V1_33, &[]);
         found
             .into_iter()
             .find(|finding| finding.code == Code::AuthorityNotCertificates)
@@ -119,7 +119,7 @@ fn an_unknown_field_has_its_place_and_where_it_belongs() {
         format!("{HEAD}- prefix: 'hub:'\n  issuer:\n    url: https://hub\n    audiencez: [a]\n");
     let whole = "strict decoding error: unknown field \"jwt[0].issuer.audiencez\", unknown field \
         \"jwt[0].prefix\"";
-    let found = lint(text.as_bytes(), Minor::V1_33, &[]);
+    let found = lint_file(text.as_bytes(), Minor::V1_33, &[]);
     let shown: Vec<_> = found
         .iter()
         .map(|finding| {
@@ -147,11 +147,11 @@ fn an_unknown_field_has_its_place_and_where_it_belongs() {
             |finding| finding.code == Code::UnknownField && finding.severity == Severity::Error
         )
     );
-    let sarif = sarif(&found, "a.yaml", "0.1.0");
+    let sarif = to_sarif(&found, "a.yaml", "0.1.0");
     let region = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"];
     assert_eq!(*region, json!({"startLine": 7, "startColumn": 5}));
     // Twice the same key is one error, whose text names the lines.
-    let twice = lint(format!("{HEAD}jwt: []\n").as_bytes(), Minor::V1_33, &[]);
+    let twice = lint_file(format!("{HEAD}jwt: []\n").as_bytes(), Minor::V1_33, &[]);
     assert_eq!(
         (twice[0].code, twice[0].path.as_str(), twice[0].line),
         (Code::DuplicateField, "", None)
@@ -187,7 +187,7 @@ fn for_a_newer_release_a_refusal_is_a_warning_and_a_danger_an_error() {
             .any(|finding| finding.code == Code::EmptyPrefix && finding.severity == Severity::Error)
     );
     let known = lint_release(text.as_bytes(), Release::Known(Minor::V1_33), &[], &[]);
-    assert_eq!(known, lint(text.as_bytes(), Minor::V1_33, &[]));
+    assert_eq!(known, lint_file(text.as_bytes(), Minor::V1_33, &[]));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn expressions_are_looked_at() {
 
 #[test]
 fn findings_are_rendered() {
-    let findings = lint(
+    let findings = lint_file(
         format!(
             "{HEAD}{}",
             entry("    username: {claim: sub, prefix: ''}\n")
@@ -218,7 +218,7 @@ fn findings_are_rendered() {
         &[],
     );
     let json = to_json(Release::Known(Minor::V1_33), &findings);
-    assert_eq!(json["schema"], SCHEMA);
+    assert_eq!(json["schema"], SCHEMA_VERSION);
     assert!(
         json["findings"]
             .as_array()
@@ -226,7 +226,7 @@ fn findings_are_rendered() {
             .iter()
             .any(|finding| finding["code"] == "EmptyPrefix" && finding["severity"] == "Error")
     );
-    let sarif = sarif(&findings, "trust/auth.yaml", "0.1.0");
+    let sarif = to_sarif(&findings, "trust/auth.yaml", "0.1.0");
     assert_eq!(sarif["version"], "2.1.0");
     let run = &sarif["runs"][0];
     let results = run["results"].as_array().unwrap();

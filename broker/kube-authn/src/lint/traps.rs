@@ -3,29 +3,34 @@
 use keyferry_cel_kubernetes::{Expression, Input};
 use serde_json::Map;
 
-use super::expressions::{Shape, shapes, without_literals};
+use super::expressions::{Shape, find_shapes, without_literals};
 use super::prefixes::{self, Names};
-use super::{Finding, Severity, finding};
+use super::{Finding, Severity, make_finding};
 use crate::Code;
 use crate::config::{AuthenticationConfiguration, JwtAuthenticator};
 use crate::validate::Compiled;
 
 /// The group that may do everything, because every authorizer allows it.
-const MASTERS: &str = "system:masters";
+const MASTERS_GROUP: &str = "system:masters";
 
 /// Finds the traps that a file without compiled expressions shows too. `compiled` is there if the
 /// file is valid.
-pub(super) fn find(
+pub(super) fn find_traps(
     configuration: &AuthenticationConfiguration,
     compiled: Option<&Compiled>,
     findings: &mut Vec<Finding>,
 ) {
     if configuration.anonymous.is_none() {
         let code = Code::AnonymousNotStated;
-        findings.push(finding(code, Severity::Note, "anonymous", code.cause()));
+        findings.push(make_finding(
+            code,
+            Severity::Note,
+            "anonymous",
+            code.cause(),
+        ));
     }
     if configuration.jwt.len() > 1 {
-        findings.push(finding(
+        findings.push(make_finding(
             Code::ManyIssuers,
             Severity::Note,
             "jwt",
@@ -36,7 +41,7 @@ pub(super) fn find(
         let path = format!("jwt[{index}]");
         if jwt.issuer.audiences.len() > 1 {
             let path = format!("{path}.issuer.audiences");
-            findings.push(finding(
+            findings.push(make_finding(
                 Code::ManyAudiences,
                 Severity::Warning,
                 &path,
@@ -49,10 +54,10 @@ pub(super) fn find(
             ("groups", Names::Groups, &jwt.claim_mappings.groups),
         ] {
             let path = format!("{path}.claimMappings.{name}");
-            prefixes::find(mapping, names, authenticator, &path, findings);
+            prefixes::find_prefixes(mapping, names, authenticator, &path, findings);
         }
         find_in_rules(jwt, &path, findings);
-        for (path, expression) in expressions(jwt, &path) {
+        for (path, expression) in claim_expressions(jwt, &path) {
             find_in_expression(expression, &path, findings);
         }
     }
@@ -69,7 +74,7 @@ fn find_in_rules(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>
         .iter()
         .any(|code| code.contains("claims.exp") && code.contains("claims.iat"));
     if !bounded {
-        findings.push(finding(
+        findings.push(make_finding(
             Code::NoLifetimeBound,
             Severity::Warning,
             &path,
@@ -77,7 +82,7 @@ fn find_in_rules(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>
         ));
     }
     if !code.iter().any(|code| code.contains("claims.aud")) {
-        findings.push(finding(
+        findings.push(make_finding(
             Code::NoAudienceCount,
             Severity::Warning,
             &path,
@@ -87,7 +92,7 @@ fn find_in_rules(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>
 }
 
 /// Lists every expression over claims, with its field.
-fn expressions<'a>(jwt: &'a JwtAuthenticator, path: &str) -> Vec<(String, &'a str)> {
+fn claim_expressions<'a>(jwt: &'a JwtAuthenticator, path: &str) -> Vec<(String, &'a str)> {
     let mappings = &jwt.claim_mappings;
     let mut out = vec![
         (
@@ -120,7 +125,7 @@ fn expressions<'a>(jwt: &'a JwtAuthenticator, path: &str) -> Vec<(String, &'a st
 }
 
 fn find_in_expression(expression: &str, path: &str, findings: &mut Vec<Finding>) {
-    for shape in shapes(expression) {
+    for shape in find_shapes(expression) {
         let code = match shape {
             // An email by index matters only in the username.
             Shape::EmailByIndex if !path.ends_with(".username.expression") => continue,
@@ -129,7 +134,7 @@ fn find_in_expression(expression: &str, path: &str, findings: &mut Vec<Finding>)
             Shape::ClaimsAsMap => Code::ClaimsAsMapNotPortable,
             Shape::Escape => Code::EscapeNotPortable,
         };
-        findings.push(finding(code, Severity::Warning, path, code.cause()));
+        findings.push(make_finding(code, Severity::Warning, path, code.cause()));
     }
 }
 
@@ -142,7 +147,7 @@ pub(super) fn find_constants(compiled: &Compiled, findings: &mut Vec<Finding>) {
         ] {
             let Some(expression) = expression
                 .as_ref()
-                .filter(|expression| expression.text().contains(MASTERS))
+                .filter(|expression| expression.text().contains(MASTERS_GROUP))
             else {
                 continue;
             };
@@ -152,7 +157,7 @@ pub(super) fn find_constants(compiled: &Compiled, findings: &mut Vec<Finding>) {
             } else {
                 (Code::NamesSystemMasters, Severity::Warning)
             };
-            findings.push(finding(code, severity, &path, code.cause()));
+            findings.push(make_finding(code, severity, &path, code.cause()));
         }
     }
 }
@@ -162,5 +167,6 @@ fn gives_masters(expression: &Expression) -> bool {
     let Ok(value) = expression.evaluate(Input::Claims(&Map::new())) else {
         return false;
     };
-    crate::verify::text_list(&value).is_some_and(|texts| texts.iter().any(|text| text == MASTERS))
+    crate::verify::text_list(&value)
+        .is_some_and(|texts| texts.iter().any(|text| text == MASTERS_GROUP))
 }

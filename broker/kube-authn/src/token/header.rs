@@ -24,11 +24,11 @@ pub struct Signed {
     pub signature: Vec<u8>,
 }
 
-fn malformed<T>(reason: impl Into<String>) -> Result<T, TokenFault> {
+fn malformed_fault<T>(reason: impl Into<String>) -> Result<T, TokenFault> {
     Err(TokenFault::Malformed(reason.into(), true))
 }
 
-fn near<T>(reason: impl Into<String>) -> Result<T, TokenFault> {
+fn approximate_fault<T>(reason: impl Into<String>) -> Result<T, TokenFault> {
     Err(TokenFault::Malformed(reason.into(), false))
 }
 
@@ -41,10 +41,10 @@ impl Signed {
             .collect();
         let parts: Vec<&str> = token.split('.').collect();
         let [header, payload, signature] = parts.as_slice() else {
-            return malformed("go-jose/go-jose: compact JWS format must have three parts");
+            return malformed_fault("go-jose/go-jose: compact JWS format must have three parts");
         };
         let decode = |part: &str| {
-            decode_raw_url(part.as_bytes()).or_else(|fault| malformed(fault.to_string()))
+            decode_raw_url(part.as_bytes()).or_else(|fault| malformed_fault(fault.to_string()))
         };
         let (header, payload, signature) = (decode(header)?, decode(payload)?, decode(signature)?);
         let fields = if header.is_empty() {
@@ -78,19 +78,19 @@ fn is_space(character: char) -> bool {
 fn parse_header(bytes: &[u8]) -> Result<Json, TokenFault> {
     let value = match Json::parse_at_any_depth(bytes) {
         Ok(value) => value,
-        Err(JsonFault::Syntax(reason)) => return malformed(reason),
+        Err(JsonFault::Syntax(reason)) => return malformed_fault(reason),
     };
     if !matches!(value, Json::Object(_) | Json::Null) {
-        return malformed(value.mismatch("jose.rawHeader"));
+        return malformed_fault(value.mismatch("jose.rawHeader"));
     }
-    match duplicate(&value) {
-        Some(name) => near(format!("json: duplicate key '{name}' in object")),
+    match find_duplicate(&value) {
+        Some(name) => approximate_fault(format!("json: duplicate key '{name}' in object")),
         None => Ok(value),
     }
 }
 
 /// Returns the first duplicate name in one object, at any depth.
-fn duplicate(value: &Json) -> Option<&str> {
+fn find_duplicate(value: &Json) -> Option<&str> {
     let mut seen: Vec<&str> = Vec::new();
     for (name, _) in value.members() {
         if seen.contains(&name.as_str()) {
@@ -99,8 +99,8 @@ fn duplicate(value: &Json) -> Option<&str> {
         seen.push(name);
     }
     match value {
-        Json::Object(members) => members.iter().find_map(|(_, value)| duplicate(value)),
-        Json::List(items) => items.iter().find_map(duplicate),
+        Json::Object(members) => members.iter().find_map(|(_, value)| find_duplicate(value)),
+        Json::List(items) => items.iter().find_map(find_duplicate),
         Json::Deep(deep) => deep.duplicate_name.as_deref(),
         _ => None,
     }
@@ -115,13 +115,13 @@ fn check_fields(fields: &Json) -> Result<(String, String), TokenFault> {
         .filter(|(_, value)| *value != Json::Null)
     {
         match name.as_str() {
-            "alg" => algorithm = text(value, "algorithm")?,
-            "kid" => kid = text(value, "key ID")?,
-            "nonce" => drop(text(value, "nonce")?),
+            "alg" => algorithm = read_text(value, "algorithm")?,
+            "kid" => kid = read_text(value, "key ID")?,
+            "nonce" => drop(read_text(value, "nonce")?),
             "jwk" => check_embedded(value)?,
             "x5c" => check_chain(value)?,
             _ if has_huge_number(value) => {
-                return near("failed to unmarshal value: a number is out of range");
+                return approximate_fault("failed to unmarshal value: a number is out of range");
             }
             _ => {}
         }
@@ -129,10 +129,10 @@ fn check_fields(fields: &Json) -> Result<(String, String), TokenFault> {
     Ok((algorithm, kid))
 }
 
-fn text(value: &Json, what: &str) -> Result<String, TokenFault> {
+fn read_text(value: &Json, what: &str) -> Result<String, TokenFault> {
     value
         .to_text()
-        .or_else(|reason| near(format!("failed to unmarshal {what}: {reason}")))
+        .or_else(|reason| approximate_fault(format!("failed to unmarshal {what}: {reason}")))
 }
 
 fn check_embedded(value: &Json) -> Result<(), TokenFault> {
@@ -147,7 +147,7 @@ fn check_embedded(value: &Json) -> Result<(), TokenFault> {
         }) => return Ok(()),
         Ok(_) => {}
         Err(KeyFault::Refused(reason)) => {
-            return near(format!("failed to unmarshal JWK: {reason}"));
+            return approximate_fault(format!("failed to unmarshal JWK: {reason}"));
         }
         Err(KeyFault::Undetermined(code, reason)) => {
             return Err(TokenFault::Undetermined(Undetermined::new(
@@ -156,16 +156,18 @@ fn check_embedded(value: &Json) -> Result<(), TokenFault> {
             )));
         }
     }
-    malformed("go-jose/go-jose: invalid embedded jwk, must be public key")
+    malformed_fault("go-jose/go-jose: invalid embedded jwk, must be public key")
 }
 
 fn check_chain(value: &Json) -> Result<(), TokenFault> {
     let texts = value
         .to_texts()
-        .or_else(|reason| near(format!("failed to unmarshal x5c header: {reason}")))?;
+        .or_else(|reason| approximate_fault(format!("failed to unmarshal x5c header: {reason}")))?;
     match read_chain(&texts, &GoRelease::ALL) {
         Ok(_) => Ok(()),
-        Err(KeyFault::Refused(reason)) => near(format!("failed to unmarshal x5c header: {reason}")),
+        Err(KeyFault::Refused(reason)) => {
+            approximate_fault(format!("failed to unmarshal x5c header: {reason}"))
+        }
         Err(KeyFault::Undetermined(code, reason)) => {
             Err(TokenFault::Undetermined(Undetermined::new(code, reason)))
         }

@@ -38,7 +38,7 @@ fn to_value(value: &Json, numbers: Numbers) -> Result<Value, ClaimFault> {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Bool(*value),
         Json::Number(digits) => Value::Number(
-            number(digits, numbers).ok_or_else(|| ClaimFault::HugeNumber(digits.clone()))?,
+            read_number(digits, numbers).ok_or_else(|| ClaimFault::HugeNumber(digits.clone()))?,
         ),
         Json::Text(text) => Value::String(text.clone()),
         Json::List(items) => Value::Array(
@@ -69,7 +69,7 @@ fn to_value(value: &Json, numbers: Numbers) -> Result<Value, ClaimFault> {
     })
 }
 
-fn number(digits: &str, numbers: Numbers) -> Option<Number> {
+fn read_number(digits: &str, numbers: Numbers) -> Option<Number> {
     match digits.parse::<i64>() {
         Ok(integer) if numbers == Numbers::Kept => Some(Number::from(integer)),
         _ => Number::from_f64(digits.parse().ok()?),
@@ -83,7 +83,7 @@ pub(crate) struct DecodeFault(pub(crate) String);
 
 /// Reads `json.Number` as go-oidc's `jsonTime` does: seconds since 1970. A fraction is cut off, and
 /// a text that is a number counts.
-pub(crate) fn seconds(value: &Json) -> Result<i64, DecodeFault> {
+pub(crate) fn read_seconds(value: &Json) -> Result<i64, DecodeFault> {
     let digits = match value {
         Json::Number(digits) => digits,
         Json::Null => {

@@ -3,7 +3,7 @@
 
 use keyferry_go_formats::json::{Json, folds_to};
 
-use super::number::{DecodeFault, seconds};
+use super::number::{DecodeFault, read_seconds};
 use crate::Code;
 
 /// The registered claims that the verification uses.
@@ -26,7 +26,7 @@ pub struct RegisteredFault {
     pub others: Vec<String>,
 }
 
-const FIELDS: [&str; 10] = [
+const CLAIM_FIELDS: [&str; 10] = [
     "iss",
     "sub",
     "aud",
@@ -44,15 +44,15 @@ impl Registered {
     pub fn read(payload: &Json) -> Result<Self, RegisteredFault> {
         let mut reader = Reader::default();
         for (key, value) in payload.members() {
-            let Some(field) = FIELDS.into_iter().find(|field| folds_to(key, field)) else {
+            let Some(field) = CLAIM_FIELDS.into_iter().find(|field| folds_to(key, field)) else {
                 continue;
             };
             // A field with its own decoder ends the decoding at once; a plain wrong type is kept
             // until the end.
-            reader.field(field, value).map_err(fault)?;
+            reader.read_field(field, value).map_err(registered_fault)?;
         }
         match reader.mismatch {
-            Some(mismatch) => Err(fault(mismatch)),
+            Some(mismatch) => Err(registered_fault(mismatch)),
             None => {
                 check_sources(&reader.names, &reader.sources)?;
                 Ok(reader.out)
@@ -61,7 +61,7 @@ impl Registered {
     }
 }
 
-fn fault(reason: DecodeFault) -> RegisteredFault {
+fn registered_fault(reason: DecodeFault) -> RegisteredFault {
     RegisteredFault {
         code: Code::ClaimsMalformed,
         message: format!("oidc: failed to unmarshal claims: {reason}"),
@@ -85,26 +85,26 @@ fn in_field(value: &Json, strukt: &str, field: &str, target: &str) -> DecodeFaul
 }
 
 impl Reader {
-    fn field(&mut self, field: &str, value: &Json) -> Result<(), DecodeFault> {
+    fn read_field(&mut self, field: &str, value: &Json) -> Result<(), DecodeFault> {
         match (field, value) {
-            ("aud", _) => self.out.audience = audience(value)?,
-            ("exp", _) => self.out.expiry = Some(time(value, field)?),
-            ("iat", _) => drop(time(value, field)?),
+            ("aud", _) => self.out.audience = read_audience(value)?,
+            ("exp", _) => self.out.expiry = Some(read_time(value, field)?),
+            ("iat", _) => drop(read_time(value, field)?),
             ("nbf", Json::Null) => self.out.not_before = None,
-            ("nbf", _) => self.out.not_before = Some(time(value, field)?),
-            ("_claim_names", _) => self.names(value),
-            ("_claim_sources", _) => self.sources(value),
+            ("nbf", _) => self.out.not_before = Some(read_time(value, field)?),
+            ("_claim_names", _) => self.read_names(value),
+            ("_claim_sources", _) => self.read_sources(value),
             (_, Json::Null | Json::Text(_)) => {}
-            (_, other) => self.wrong(in_field(other, "idToken", field, "string")),
+            (_, other) => self.note_wrong(in_field(other, "idToken", field, "string")),
         }
         Ok(())
     }
 
-    fn wrong(&mut self, reason: DecodeFault) {
+    fn note_wrong(&mut self, reason: DecodeFault) {
         self.mismatch.get_or_insert(reason);
     }
 
-    fn names(&mut self, value: &Json) {
+    fn read_names(&mut self, value: &Json) {
         match value {
             Json::Null => self.names.clear(),
             Json::Object(members) => {
@@ -113,7 +113,7 @@ impl Reader {
                         Json::Text(text) => text.clone(),
                         Json::Null => String::new(),
                         other => {
-                            self.wrong(in_field(other, "idToken", "_claim_names", "string"));
+                            self.note_wrong(in_field(other, "idToken", "_claim_names", "string"));
                             continue;
                         }
                     };
@@ -121,7 +121,7 @@ impl Reader {
                     self.names.push((name.clone(), text));
                 }
             }
-            other => self.wrong(in_field(
+            other => self.note_wrong(in_field(
                 other,
                 "idToken",
                 "_claim_names",
@@ -130,16 +130,16 @@ impl Reader {
         }
     }
 
-    fn sources(&mut self, value: &Json) {
+    fn read_sources(&mut self, value: &Json) {
         match value {
             Json::Null => self.sources.clear(),
             Json::Object(members) => {
                 for (name, source) in members {
-                    self.source(source);
+                    self.read_source(source);
                     self.sources.push(name.clone());
                 }
             }
-            other => self.wrong(in_field(
+            other => self.note_wrong(in_field(
                 other,
                 "idToken",
                 "_claim_sources",
@@ -148,7 +148,7 @@ impl Reader {
         }
     }
 
-    fn source(&mut self, source: &Json) {
+    fn read_source(&mut self, source: &Json) {
         match source {
             Json::Null => {}
             Json::Object(members) => {
@@ -159,7 +159,7 @@ impl Reader {
                     if let (Some(field), false) =
                         (field, matches!(value, Json::Null | Json::Text(_)))
                     {
-                        self.wrong(in_field(
+                        self.note_wrong(in_field(
                             value,
                             "claimSource",
                             &format!("_claim_sources.{field}"),
@@ -168,7 +168,7 @@ impl Reader {
                     }
                 }
             }
-            other => self.wrong(in_field(
+            other => self.note_wrong(in_field(
                 other,
                 "idToken",
                 "_claim_sources",
@@ -178,7 +178,7 @@ impl Reader {
     }
 }
 
-fn audience(value: &Json) -> Result<Vec<String>, DecodeFault> {
+fn read_audience(value: &Json) -> Result<Vec<String>, DecodeFault> {
     match value {
         Json::Null => Ok(vec![String::new()]),
         Json::Text(text) => Ok(vec![text.clone()]),
@@ -193,12 +193,12 @@ fn audience(value: &Json) -> Result<Vec<String>, DecodeFault> {
     }
 }
 
-fn time(value: &Json, field: &str) -> Result<i64, DecodeFault> {
+fn read_time(value: &Json, field: &str) -> Result<i64, DecodeFault> {
     match value {
         Json::Bool(_) | Json::List(_) | Json::Object(_) => {
             Err(in_field(value, "idToken", field, "json.Number"))
         }
-        other => seconds(other),
+        other => read_seconds(other),
     }
 }
 

@@ -332,7 +332,7 @@ fn the_token_of_a_service_account_is_imagined() {
         issued_at: 100,
         lifetime: 600,
     };
-    let token = Token::imagine(&account);
+    let token = Token::of_service_account(&account);
     assert!(!token.is_signed());
     assert_eq!(
         token.payload.member("sub"),

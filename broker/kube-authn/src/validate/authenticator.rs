@@ -35,12 +35,12 @@ impl Authenticator {
 
 /// Checks an entry of `jwt` and compiles its expressions. The result is complete only if no error
 /// was found.
-pub(super) fn check(
+pub(super) fn check_authenticator(
     check: &mut Check,
     config: &JwtAuthenticator,
     path: &str,
 ) -> Option<Authenticator> {
-    issuer::check(check, &config.issuer, &format!("{path}.issuer"));
+    issuer::check_issuer(check, &config.issuer, &format!("{path}.issuer"));
     let mut out = Authenticator {
         config: config.clone(),
         ..Authenticator::default()
@@ -51,7 +51,7 @@ pub(super) fn check(
         &format!("{path}.claimValidationRules"),
         &mut out,
     );
-    mappings::check(check, config, &format!("{path}.claimMappings"), &mut out);
+    mappings::check_mappings(check, config, &format!("{path}.claimMappings"), &mut out);
     rules::check_user(
         check,
         config,

@@ -13,7 +13,7 @@ pub(super) enum ExpectedType {
 }
 
 /// Compiles an expression. Returns `None` if an error was recorded.
-pub(super) fn compile(
+pub(super) fn compile_expression(
     check: &mut Check,
     scope: Scope,
     text: &str,
@@ -22,19 +22,19 @@ pub(super) fn compile(
 ) -> Option<Expression> {
     match check.environment.compile(scope, text) {
         Ok(expression) if wanted == ExpectedType::Bool && !expression.is_bool() => {
-            check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
+            check.add_invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
             None
         }
         Ok(expression) => Some(expression),
         Err(CompileFault::Refused { message }) => {
             if message.starts_with("program instantiation failed") {
                 if wanted == ExpectedType::Bool && !is_bool(check, scope, text) {
-                    check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
+                    check.add_invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
                     return None;
                 }
                 // The text is valid, but a constant in it cannot be computed; the apiserver reports
                 // an internal error.
-                check.push(
+                check.push_error(
                     Code::ExpressionNotCompiled,
                     ErrorType::Internal,
                     path,
@@ -42,7 +42,7 @@ pub(super) fn compile(
                     &message,
                 );
             } else {
-                check.invalid(
+                check.add_invalid(
                     Code::ExpressionNotCompiled,
                     path,
                     text,
@@ -52,7 +52,7 @@ pub(super) fn compile(
             None
         }
         Err(CompileFault::Undetermined(undetermined)) => {
-            check.unsure(Code::ExpressionUndetermined, path, &undetermined.reason);
+            check.add_undetermined(Code::ExpressionUndetermined, path, &undetermined.reason);
             None
         }
     }

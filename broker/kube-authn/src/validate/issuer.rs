@@ -7,7 +7,7 @@ use crate::Code;
 use crate::certificate::{Judgement, go_releases, judge_authority};
 use crate::config::Issuer;
 
-pub(super) fn check(check: &mut Check, issuer: &Issuer, path: &str) {
+pub(super) fn check_issuer(check: &mut Check, issuer: &Issuer, path: &str) {
     check_issuer_url(check, issuer, &format!("{path}.url"));
     check_discovery_url(check, issuer, &format!("{path}.discoveryURL"));
     check_audiences(check, issuer, path);
@@ -34,7 +34,7 @@ fn check_issuer_url(check: &mut Check, issuer: &Issuer, path: &str) {
             "URL must not overlap with disallowed issuers: [{}]",
             list.join(" ")
         );
-        check.invalid(Code::IssuerIsTargets, path, &issuer.url, &detail);
+        check.add_invalid(Code::IssuerIsTargets, path, &issuer.url, &detail);
     }
     check_url(check, &issuer.url, path);
 }
@@ -46,7 +46,7 @@ fn check_discovery_url(check: &mut Check, issuer: &Issuer, path: &str) {
     if !issuer.url.is_empty()
         && issuer.url.trim_end_matches('/') == issuer.discovery_url.trim_end_matches('/')
     {
-        check.invalid(
+        check.add_invalid(
             Code::DiscoveryUrlIsIssuer,
             path,
             &issuer.discovery_url,
@@ -60,9 +60,11 @@ fn check_url(check: &mut Check, text: &str, path: &str) {
     let url = match url::parse(text) {
         Ok(url) => url,
         Err(UrlFault::Refused(reason)) => {
-            return check.invalid(Code::UrlNotParsed, path, text, &reason);
+            return check.add_invalid(Code::UrlNotParsed, path, text, &reason);
         }
-        Err(UrlFault::Undetermined(reason)) => return check.unsure(Code::UnusualUrl, path, reason),
+        Err(UrlFault::Undetermined(reason)) => {
+            return check.add_undetermined(Code::UnusualUrl, path, reason);
+        }
     };
     for (found, code, detail) in [
         (
@@ -87,7 +89,7 @@ fn check_url(check: &mut Check, text: &str, path: &str) {
         ),
     ] {
         if found {
-            check.invalid(code, path, text, detail);
+            check.add_invalid(code, path, text, detail);
         }
     }
 }
@@ -96,7 +98,7 @@ fn check_audiences(check: &mut Check, issuer: &Issuer, path: &str) {
     let audiences = &issuer.audiences;
     let list = format!("{path}.audiences");
     if audiences.is_empty() {
-        return check.required(
+        return check.add_required(
             Code::AudiencesMissing,
             &list,
             &format!("at least one {list} is required"),
@@ -113,7 +115,7 @@ fn check_audiences(check: &mut Check, issuer: &Issuer, path: &str) {
             .take(index)
             .any(|earlier| earlier == audience)
         {
-            check.duplicate(Code::DuplicateAudience, &path, audience);
+            check.add_duplicate(Code::DuplicateAudience, &path, audience);
         }
     }
     let policy = issuer.audience_match_policy.as_str();
@@ -138,6 +140,8 @@ fn check_authority(check: &mut Check, issuer: &Issuer, path: &str) {
         Judgement::Refused { message, exact } => {
             check.invalid_omitted(Code::AuthorityNotCertificates, path, message, exact);
         }
-        Judgement::Unsure { reason } => check.unsure(Code::UnusualCertificate, path, &reason),
+        Judgement::Unsure { reason } => {
+            check.add_undetermined(Code::UnusualCertificate, path, &reason)
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use keyferry_cel_kubernetes::{Expression, Scope};
 
-use super::expression::{ExpectedType, compile};
+use super::expression::{ExpectedType, compile_expression};
 use super::{Authenticator, Check, extra_key};
 use crate::Code;
 use crate::config::{JwtAuthenticator, PrefixedClaimOrExpression};
@@ -13,7 +13,7 @@ const EMAIL_DETAIL: &str = "claims.email_verified must be used in claimMappings.
                             claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in \
                             claimMappings.username.expression";
 
-pub(super) fn check(
+pub(super) fn check_mappings(
     check: &mut Check,
     config: &JwtAuthenticator,
     path: &str,
@@ -34,14 +34,14 @@ pub(super) fn check(
     );
     let uid = format!("{path}.uid");
     if !mappings.uid.claim.is_empty() && !mappings.uid.expression.is_empty() {
-        check.invalid(
+        check.add_invalid(
             Code::ClaimAndExpression,
             &uid,
             "",
             "claim and expression can't both be set",
         );
     } else if !mappings.uid.expression.is_empty() {
-        out.uid = compile(
+        out.uid = compile_expression(
             check,
             Scope::Claims,
             &mappings.uid.expression,
@@ -67,14 +67,14 @@ fn check_prefixed(
     need: Presence,
 ) -> Option<Expression> {
     match (mapping.claim.is_empty(), mapping.expression.is_empty()) {
-        (false, false) => check.invalid(
+        (false, false) => check.add_invalid(
             Code::ClaimAndExpression,
             path,
             "",
             "claim and expression can't both be set",
         ),
         (true, true) if need == Presence::Required => {
-            check.required(
+            check.add_required(
                 Code::ClaimOrExpressionMissing,
                 path,
                 "claim or expression is required",
@@ -88,14 +88,14 @@ fn check_prefixed(
                 } else {
                     "prefix can't be set when expression is set"
                 };
-                check.invalid(
+                check.add_invalid(
                     Code::PrefixWithExpression,
                     &format!("{path}.prefix"),
                     prefix,
                     detail,
                 );
             }
-            let compiled = compile(
+            let compiled = compile_expression(
                 check,
                 Scope::Claims,
                 &mapping.expression,
@@ -108,7 +108,7 @@ fn check_prefixed(
             if mapping.prefix.is_none() {
                 let detail = "prefix is required when claim is set. It can be set to an empty \
                     string to disable prefixing";
-                check.required(Code::PrefixMissing, &format!("{path}.prefix"), detail);
+                check.add_required(Code::PrefixMissing, &format!("{path}.prefix"), detail);
             }
         }
     }
@@ -120,9 +120,9 @@ fn check_extra(check: &mut Check, config: &JwtAuthenticator, path: &str, out: &m
     for (index, mapping) in config.claim_mappings.extra.iter().enumerate() {
         let path = format!("{path}.extra[{index}]");
         let key_path = format!("{path}.key");
-        extra_key::check(check, &mapping.key, &key_path);
+        extra_key::check_extra_key(check, &mapping.key, &key_path);
         if !keys.insert(mapping.key.as_str()) {
-            check.duplicate(Code::DuplicateExtraKey, &key_path, &mapping.key);
+            check.add_duplicate(Code::DuplicateExtraKey, &key_path, &mapping.key);
             continue;
         }
         let path = format!("{path}.valueExpression");
@@ -131,7 +131,7 @@ fn check_extra(check: &mut Check, config: &JwtAuthenticator, path: &str, out: &m
             check.required_with_old_detail(Code::ExpressionMissing, &path, old_detail);
             continue;
         }
-        let compiled = compile(
+        let compiled = compile_expression(
             check,
             Scope::Claims,
             &mapping.value_expression,
@@ -159,7 +159,7 @@ fn check_email(check: &mut Check, config: &JwtAuthenticator, path: &str, out: &A
             .any(|(expression, _)| verified(expression));
     if takes && !looks {
         let expression = &config.claim_mappings.username.expression;
-        check.invalid(
+        check.add_invalid(
             Code::EmailVerifiedUnused,
             &format!("{path}.username.expression"),
             expression,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use keyferry_cel_kubernetes::{Expression, Scope};
 
-use super::expression::{ExpectedType, compile};
+use super::expression::{ExpectedType, compile_expression};
 use super::{Authenticator, Check};
 use crate::Code;
 use crate::config::JwtAuthenticator;
@@ -20,13 +20,13 @@ pub(super) fn check_claims(
     for (index, rule) in config.claim_validation_rules.iter().enumerate() {
         let path = format!("{path}[{index}]");
         match (rule.claim.is_empty(), rule.expression.is_empty()) {
-            (false, false) => check.invalid(
+            (false, false) => check.add_invalid(
                 Code::ClaimAndExpression,
                 &path,
                 &rule.claim,
                 "claim and expression can't both be set",
             ),
-            (true, true) => check.required(
+            (true, true) => check.add_required(
                 Code::ClaimOrExpressionMissing,
                 &path,
                 "claim or expression is required",
@@ -38,7 +38,7 @@ pub(super) fn check_claims(
                     } else {
                         "message can't be set when claim is set"
                     };
-                    check.invalid(
+                    check.add_invalid(
                         Code::MessageWithClaim,
                         &format!("{path}.message"),
                         &rule.message,
@@ -46,7 +46,7 @@ pub(super) fn check_claims(
                     );
                 }
                 if !claims.insert(rule.claim.as_str()) {
-                    check.duplicate(Code::DuplicateRule, &format!("{path}.claim"), &rule.claim);
+                    check.add_duplicate(Code::DuplicateRule, &format!("{path}.claim"), &rule.claim);
                 }
             }
             (true, false) => {
@@ -57,7 +57,7 @@ pub(super) fn check_claims(
                         "requiredValue can't be set when expression is set"
                     };
                     let path = format!("{path}.requiredValue");
-                    check.invalid(
+                    check.add_invalid(
                         Code::RequiredValueWithExpression,
                         &path,
                         &rule.required_value,
@@ -113,8 +113,8 @@ fn compile_rule<'a>(
     earlier: &mut BTreeSet<&'a str>,
 ) -> Option<Expression> {
     if !earlier.insert(expression) {
-        check.duplicate(Code::DuplicateRule, path, expression);
+        check.add_duplicate(Code::DuplicateRule, path, expression);
         return None;
     }
-    compile(check, scope, expression, ExpectedType::Bool, path)
+    compile_expression(check, scope, expression, ExpectedType::Bool, path)
 }

@@ -21,7 +21,7 @@ fn plain() -> AuthenticationConfiguration {
 fn errors(change: impl Fn(&mut JwtAuthenticator)) -> (Vec<String>, Vec<String>) {
     let mut configuration = plain();
     change(&mut configuration.jwt[0]);
-    let words = |minor| match validate(
+    let words = |minor| match validate_configuration(
         &configuration,
         minor,
         &["https://own".to_owned(), "https://b".to_owned()],
@@ -41,7 +41,9 @@ fn same(change: impl Fn(&mut JwtAuthenticator), expected: &[&str]) {
 #[test]
 fn a_plain_configuration_is_taken() {
     same(|_| {}, &[]);
-    assert!(validate(&AuthenticationConfiguration::default(), Minor::V1_33, &[]).is_ok());
+    assert!(
+        validate_configuration(&AuthenticationConfiguration::default(), Minor::V1_33, &[]).is_ok()
+    );
 }
 
 #[test]
@@ -383,7 +385,7 @@ fn extra_keys() {
     let mut reserved = plain();
     extra("kubernetes.io/b", "")(&mut reserved.jwt[0]);
     assert_eq!(
-        validate(&reserved, Minor::V1_31, &[])
+        validate_configuration(&reserved, Minor::V1_31, &[])
             .unwrap_err()
             .errors
             .len(),
@@ -391,7 +393,7 @@ fn extra_keys() {
         "not reserved before 1.32"
     );
     assert_eq!(
-        validate(&reserved, Minor::V1_32, &[])
+        validate_configuration(&reserved, Minor::V1_32, &[])
             .unwrap_err()
             .errors
             .len(),
@@ -421,14 +423,18 @@ fn the_whole_file() {
     let mut many = plain();
     many.jwt = vec![many.jwt[0].clone(); 65];
     assert_eq!(
-        validate(&many, Minor::V1_36, &[]).unwrap_err().message(),
+        validate_configuration(&many, Minor::V1_36, &[])
+            .unwrap_err()
+            .message(),
         "jwt: Too many: 65: must have at most 64 items"
     );
     let mut twice = plain();
     twice.jwt[0].issuer.discovery_url = "https://d".to_owned();
     twice.jwt = vec![twice.jwt[0].clone(); 2];
     assert_eq!(
-        validate(&twice, Minor::V1_36, &[]).unwrap_err().message(),
+        validate_configuration(&twice, Minor::V1_36, &[])
+            .unwrap_err()
+            .message(),
         "[jwt[1].issuer.url: Duplicate value: \"https://hub\", jwt[1].issuer.discoveryURL: \
          Duplicate value: \"https://d\"]"
     );
@@ -440,7 +446,11 @@ fn the_whole_file() {
         enabled: false,
         conditions,
     });
-    let message = |minor| validate(&anonymous, minor, &[]).unwrap_err().message();
+    let message = |minor| {
+        validate_configuration(&anonymous, minor, &[])
+            .unwrap_err()
+            .message()
+    };
     let detail = "enabled should be set to true when conditions are defined";
     assert_eq!(
         message(Minor::V1_33),

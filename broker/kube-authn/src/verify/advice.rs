@@ -26,7 +26,7 @@ pub(super) fn for_rejection(
         Form::Signed(Ok(signed)) => signed,
         _ => return None,
     };
-    let header = header(signed);
+    let header = read_header(signed);
     match rejection.code {
         Code::SignatureInvalid => {
             let fix = of_signature(signed, &header, keys)?;
@@ -75,7 +75,7 @@ fn of_signature(signed: &Signed, header: &Json, keys: Option<&KeySet>) -> Option
     }
     let published = match kids.as_slice() {
         [""] => "one key without a kid".to_owned(),
-        kids => listed(kids),
+        kids => quote_list(kids),
     };
     Some(if kid.is_empty() {
         format!(
@@ -86,26 +86,27 @@ fn of_signature(signed: &Signed, header: &Json, keys: Option<&KeySet>) -> Option
         format!(
             "the key set has a key with the token's kid {}, but another key signed the token, or \
              it was changed afterwards: compare the key set with the issuer of the token",
-            shown(kid)
+            quote_foreign(kid)
         )
     } else {
         format!(
             "the token's kid is {}, the key set has {published}: publish that key, or use the key \
              set of the issuer that signed the token; a target keeps an old key set until its \
              cache expires or its file changes",
-            shown(kid)
+            quote_foreign(kid)
         )
     })
 }
 
 fn of_audience(header: &Json, payload: &Json, audiences: &[String]) -> Option<String> {
     let wanted: Vec<&str> = audiences.iter().map(String::as_str).collect();
-    let wanted = listed(&wanted);
+    let wanted = quote_list(&wanted);
     if let Some(sign) = sign_of_access_token(header, payload) {
         let client = ["azp", "client_id"]
             .into_iter()
             .find(|name| {
-                text(payload, name).is_some_and(|client| audiences.iter().any(|one| one == client))
+                member_text(payload, name)
+                    .is_some_and(|client| audiences.iter().any(|one| one == client))
             })
             .map_or_else(String::new, |name| {
                 format!("; the client is the right one, as {name} says")
@@ -128,13 +129,13 @@ fn of_audience(header: &Json, payload: &Json, audiences: &[String]) -> Option<St
 /// Says by what a token shows that it is an access token.
 fn sign_of_access_token(header: &Json, payload: &Json) -> Option<String> {
     if let Some(found) = one_of(payload, "typ", &["Bearer", "Refresh", "Offline"]) {
-        return Some(format!("its typ is {}", shown(found)));
+        return Some(format!("its typ is {}", quote_foreign(found)));
     }
     if let Some(found) = one_of(payload, "token_use", &["access"]) {
-        return Some(format!("its token_use is {}", shown(found)));
+        return Some(format!("its token_use is {}", quote_foreign(found)));
     }
     if let Some(found) = one_of(header, "typ", &["at+jwt", "application/at+jwt"]) {
-        return Some(format!("the typ of its header is {}", shown(found)));
+        return Some(format!("the typ of its header is {}", quote_foreign(found)));
     }
     if payload.member("aud").is_none() {
         return Some("it has no aud".to_owned());
@@ -147,10 +148,11 @@ fn sign_of_access_token(header: &Json, payload: &Json) -> Option<String> {
 
 /// Returns a member that is one of these texts, in any case.
 fn one_of<'a>(object: &'a Json, name: &str, wanted: &[&str]) -> Option<&'a str> {
-    text(object, name).filter(|found| wanted.iter().any(|one| found.eq_ignore_ascii_case(one)))
+    member_text(object, name)
+        .filter(|found| wanted.iter().any(|one| found.eq_ignore_ascii_case(one)))
 }
 
-fn text<'a>(object: &'a Json, name: &str) -> Option<&'a str> {
+fn member_text<'a>(object: &'a Json, name: &str) -> Option<&'a str> {
     match object.member(name) {
         Some(Json::Text(text)) => Some(text),
         _ => None,
@@ -158,7 +160,7 @@ fn text<'a>(object: &'a Json, name: &str) -> Option<&'a str> {
 }
 
 /// Quotes a foreign text on one line, cut if it is too long.
-fn shown(text: &str) -> String {
+fn quote_foreign(text: &str) -> String {
     if text.chars().count() <= MAX_TEXT {
         return quote(text);
     }
@@ -166,8 +168,12 @@ fn shown(text: &str) -> String {
     format!("{} …", quote(&cut))
 }
 
-fn listed(texts: &[&str]) -> String {
-    let mut shown: Vec<String> = texts.iter().take(MAX_KIDS).map(|one| shown(one)).collect();
+fn quote_list(texts: &[&str]) -> String {
+    let mut shown: Vec<String> = texts
+        .iter()
+        .take(MAX_KIDS)
+        .map(|one| quote_foreign(one))
+        .collect();
     let left = texts.len().saturating_sub(MAX_KIDS);
     if left > 0 {
         shown.push(format!("{left} more"));
@@ -176,7 +182,7 @@ fn listed(texts: &[&str]) -> String {
 }
 
 /// Returns the header, read again from the signed bytes.
-fn header(signed: &Signed) -> Json {
+fn read_header(signed: &Signed) -> Json {
     signed
         .input
         .split(|byte| *byte == b'.')

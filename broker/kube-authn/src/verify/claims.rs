@@ -126,7 +126,7 @@ pub(super) fn audience_differs(expected: &str, got: &[String]) -> End {
 
 /// Converts to Go's internal time, in seconds since year 1. Go's addition wraps around on overflow,
 /// so this one does too.
-fn absolute(seconds: i64) -> i64 {
+fn go_seconds(seconds: i64) -> i64 {
     seconds.wrapping_sub(time::ZERO)
 }
 
@@ -139,7 +139,7 @@ pub(super) fn check_times(registered: &Registered, now: Timestamp) -> Result<(),
         (seconds, nanoseconds > 0)
     };
     let expiry = registered.expiry.unwrap_or(time::ZERO);
-    let (expiry_at, now_at) = (absolute(expiry), absolute(seconds));
+    let (expiry_at, now_at) = (go_seconds(expiry), go_seconds(seconds));
     if expiry_at < now_at || (expiry_at == now_at && late) {
         let printed = time::print(expiry);
         let message = format!(
@@ -156,7 +156,7 @@ pub(super) fn check_times(registered: &Registered, now: Timestamp) -> Result<(),
     let Some(not_before) = registered.not_before else {
         return Ok(());
     };
-    if now_at + NBF_LEEWAY < absolute(not_before) {
+    if now_at + NBF_LEEWAY < go_seconds(not_before) {
         let (now, printed) = (time::print(seconds), time::print(not_before));
         let message = format!(
             "oidc: verify token: oidc: current time {} before the nbf (not before) time: {}",

@@ -8,7 +8,7 @@ use crate::Code;
 use crate::config::Undetermined;
 
 /// Checks whether the groups claim is distributed. Names are case-sensitive here.
-pub(super) fn check(payload: &Json, claim: &str) -> Result<(), End> {
+pub(super) fn check_distributed(payload: &Json, claim: &str) -> Result<(), End> {
     if payload.member(claim).is_some() {
         return Ok(());
     }
@@ -18,7 +18,7 @@ pub(super) fn check(payload: &Json, claim: &str) -> Result<(), End> {
     let mut source = None;
     for (name, value) in names.members() {
         let text = value.to_text().map_err(|reason| {
-            reject(&format!(
+            reject_token(&format!(
                 "oidc: error parsing distributed claim names: {reason}"
             ))
         })?;
@@ -27,12 +27,12 @@ pub(super) fn check(payload: &Json, claim: &str) -> Result<(), End> {
         }
     }
     let Some(sources) = payload.member("_claim_sources") else {
-        return Err(reject("oidc: no claim sources"));
+        return Err(reject_token("oidc: no claim sources"));
     };
     check_sources(sources)?;
     let Some(source) = source else { return Ok(()) };
     let Some(place) = sources.member(&source) else {
-        return Err(reject(&format!(
+        return Err(reject_token(&format!(
             "id token _claim_names contained a source {source} missing in _claims_sources"
         )));
     };
@@ -65,7 +65,7 @@ fn check_sources(sources: &Json) -> Result<(), End> {
                 && fields.iter().any(|field| folds_to(name, field))
         });
         if let Some((_, value)) = wrong {
-            return Err(reject(&format!(
+            return Err(reject_token(&format!(
                 "oidc: could not parse claim sources: {}",
                 value.mismatch("string")
             )));
@@ -74,7 +74,7 @@ fn check_sources(sources: &Json) -> Result<(), End> {
     Ok(())
 }
 
-fn reject(reason: &str) -> End {
+fn reject_token(reason: &str) -> End {
     let message = format!("oidc: could not expand distributed claims: {reason}");
     End::Rejected(
         Rejection::new(

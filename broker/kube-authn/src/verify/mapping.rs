@@ -15,20 +15,20 @@ use crate::{Code, Minor};
 /// The extra key for the token's `jti`, from 1.32.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-pub(super) fn map(
+pub(super) fn map_claims(
     authenticator: &Authenticator,
     view: &ClaimsView<'_>,
     minor: Minor,
 ) -> Result<User, End> {
     Ok(User {
-        username: username(authenticator, view)?,
-        groups: groups(authenticator, view)?,
-        uid: uid(authenticator, view)?,
-        extra: extra(authenticator, view, minor)?,
+        username: map_username(authenticator, view)?,
+        groups: map_groups(authenticator, view)?,
+        uid: map_uid(authenticator, view)?,
+        extra: map_extra(authenticator, view, minor)?,
     })
 }
 
-fn reject(stage: Stage, code: Code, message: impl Into<String>) -> End {
+fn reject_token(stage: Stage, code: Code, message: impl Into<String>) -> End {
     End::Rejected(Rejection::new(stage, code, message))
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Failure {
 
 /// Rejects the token because an expression failed. `before` is the prefix of the apiserver's
 /// message.
-pub(super) fn failed(stage: Stage, code: Code, before: &str, failure: &Failure) -> End {
+pub(super) fn reject_failed(stage: Stage, code: Code, before: &str, failure: &Failure) -> End {
     let rejection = Rejection::new(stage, code, format!("{before}{}", failure.message));
     End::Rejected(if failure.exact {
         rejection
@@ -53,7 +53,7 @@ pub(super) fn failed(stage: Stage, code: Code, before: &str, failure: &Failure) 
 
 /// Evaluates an expression. The inner error rejects the token, the outer one leaves it
 /// undetermined.
-pub(super) fn evaluate(
+pub(super) fn evaluate_expression(
     expression: &Expression,
     input: Input<'_>,
 ) -> Result<Result<Value, Failure>, Undetermined> {
@@ -84,38 +84,43 @@ pub(super) fn evaluate(
     }))
 }
 
-fn username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
+fn map_username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
     const BEFORE: &str = "oidc: error evaluating username claim expression: ";
     if let Some(expression) = &authenticator.username {
-        let value = evaluate(expression, view.input(expression)?)?.map_err(|failure| {
-            failed(
-                Stage::Username,
-                Code::UsernameExpressionFailed,
-                BEFORE,
-                &failure,
-            )
-        })?;
+        let value =
+            evaluate_expression(expression, view.input(expression)?)?.map_err(|failure| {
+                reject_failed(
+                    Stage::Username,
+                    Code::UsernameExpressionFailed,
+                    BEFORE,
+                    &failure,
+                )
+            })?;
         let Some(name) = value.as_str() else {
             let message = format!("{BEFORE}username claim expression must return a string");
-            return Err(reject(Stage::Username, Code::UsernameNotString, message));
+            return Err(reject_token(
+                Stage::Username,
+                Code::UsernameNotString,
+                message,
+            ));
         };
         if name.is_empty() {
             let message = "oidc: empty username via CEL expression is not allowed";
-            return Err(reject(Stage::Username, Code::UsernameEmpty, message));
+            return Err(reject_token(Stage::Username, Code::UsernameEmpty, message));
         }
         return Ok(name.to_owned());
     }
     let mapping = &authenticator.config.claim_mappings.username;
     let before = format!("oidc: parse username claims {}: ", quote(&mapping.claim));
     let Some(claim) = view.payload.member(&mapping.claim) else {
-        return Err(reject(
+        return Err(reject_token(
             Stage::Username,
             Code::UsernameClaimMissing,
             format!("{before}claim not present"),
         ));
     };
     let name = claim.to_text().map_err(|reason| {
-        reject(
+        reject_token(
             Stage::Username,
             Code::UsernameClaimNotString,
             format!("{before}{reason}"),
@@ -124,7 +129,7 @@ fn username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Stri
     if mapping.claim == "email" {
         check_email(view.payload)?;
     }
-    Ok(prefixed(mapping, &name))
+    Ok(add_prefix(mapping, &name))
 }
 
 fn check_email(payload: &Json) -> Result<(), End> {
@@ -133,23 +138,27 @@ fn check_email(payload: &Json) -> Result<(), End> {
     };
     match verified.to_bool() {
         Ok(true) => Ok(()),
-        Ok(false) => Err(reject(
+        Ok(false) => Err(reject_token(
             Stage::Username,
             Code::EmailNotVerified,
             "oidc: email not verified",
         )),
         Err(reason) => {
             let message = format!("oidc: parse 'email_verified' claim: {reason}");
-            Err(reject(Stage::Username, Code::EmailVerifiedNotBool, message))
+            Err(reject_token(
+                Stage::Username,
+                Code::EmailVerifiedNotBool,
+                message,
+            ))
         }
     }
 }
 
-fn prefixed(mapping: &PrefixedClaimOrExpression, text: &str) -> String {
+fn add_prefix(mapping: &PrefixedClaimOrExpression, text: &str) -> String {
     format!("{}{text}", mapping.prefix.as_deref().unwrap_or_default())
 }
 
-fn groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Vec<String>, End> {
+fn map_groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Vec<String>, End> {
     let mapping = &authenticator.config.claim_mappings.groups;
     if let Some(claim) = view
         .payload
@@ -164,44 +173,44 @@ fn groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Vec<St
                     "oidc: parse groups claim {}: {reason}",
                     quote(&mapping.claim)
                 );
-                reject(Stage::Groups, Code::GroupsClaimMalformed, message)
+                reject_token(Stage::Groups, Code::GroupsClaimMalformed, message)
             })?;
         return Ok(groups
             .iter()
-            .map(|group| prefixed(mapping, group))
+            .map(|group| add_prefix(mapping, group))
             .collect());
     }
     const BEFORE: &str = "oidc: error evaluating group claim expression: ";
     let Some(expression) = &authenticator.groups else {
         return Ok(Vec::new());
     };
-    let value = evaluate(expression, view.input(expression)?)?.map_err(|failure| {
-        failed(
+    let value = evaluate_expression(expression, view.input(expression)?)?.map_err(|failure| {
+        reject_failed(
             Stage::Groups,
             Code::GroupsExpressionFailed,
             BEFORE,
             &failure,
         )
     })?;
-    text_list::read(&value).ok_or_else(|| {
+    text_list::read_text_list(&value).ok_or_else(|| {
         let message = format!("{BEFORE}expression must return a string or a list of strings");
-        reject(Stage::Groups, Code::GroupsNotStrings, message)
+        reject_token(Stage::Groups, Code::GroupsNotStrings, message)
     })
 }
 
-fn uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
+fn map_uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
     let name = &authenticator.config.claim_mappings.uid.claim;
     if !name.is_empty() {
         let before = format!("oidc: parse uid claim {}: ", quote(name));
         let Some(claim) = view.payload.member(name) else {
-            return Err(reject(
+            return Err(reject_token(
                 Stage::Uid,
                 Code::UidClaimMissing,
                 format!("{before}claim not present"),
             ));
         };
         return claim.to_text().map_err(|reason| {
-            reject(
+            reject_token(
                 Stage::Uid,
                 Code::UidClaimNotString,
                 format!("{before}{reason}"),
@@ -212,10 +221,11 @@ fn uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, E
     let Some(expression) = &authenticator.uid else {
         return Ok(String::new());
     };
-    let value = evaluate(expression, view.input(expression)?)?
-        .map_err(|failure| failed(Stage::Uid, Code::UidExpressionFailed, BEFORE, &failure))?;
+    let value = evaluate_expression(expression, view.input(expression)?)?.map_err(|failure| {
+        reject_failed(Stage::Uid, Code::UidExpressionFailed, BEFORE, &failure)
+    })?;
     value.as_str().map(str::to_owned).ok_or_else(|| {
-        reject(
+        reject_token(
             Stage::Uid,
             Code::UidNotString,
             format!("{BEFORE}uid claim expression must return a string"),
@@ -223,7 +233,7 @@ fn uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, E
     })
 }
 
-fn extra(
+fn map_extra(
     authenticator: &Authenticator,
     view: &ClaimsView<'_>,
     minor: Minor,
@@ -237,18 +247,20 @@ fn extra(
     // All are evaluated before any result counts, and a failure has no `oidc:` prefix.
     let mut values = Vec::new();
     for (key, expression) in &authenticator.extra {
-        let value = evaluate(expression, view.input(expression)?)?
-            .map_err(|failure| failed(Stage::Extra, Code::ExtraExpressionFailed, "", &failure))?;
+        let value =
+            evaluate_expression(expression, view.input(expression)?)?.map_err(|failure| {
+                reject_failed(Stage::Extra, Code::ExtraExpressionFailed, "", &failure)
+            })?;
         values.push((key, expression, value));
     }
     for (key, expression, value) in values {
-        let Some(texts) = text_list::read(&value) else {
+        let Some(texts) = text_list::read_text_list(&value) else {
             let message = format!(
                 "oidc: error evaluating extra claim expression: {}: expression must return a \
                  string or a list of strings",
                 expression.text()
             );
-            return Err(reject(Stage::Extra, Code::ExtraNotStrings, message));
+            return Err(reject_token(Stage::Extra, Code::ExtraNotStrings, message));
         };
         if !texts.is_empty() {
             extra.insert(key.clone(), texts);

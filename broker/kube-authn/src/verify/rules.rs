@@ -4,7 +4,7 @@ use keyferry_cel_kubernetes::{Expression, Input, UserInfo};
 use keyferry_go_formats::json::Json;
 
 use super::claims::ClaimsView;
-use super::mapping::{evaluate, failed};
+use super::mapping::{evaluate_expression, reject_failed};
 use super::{End, Rejection, Stage, User};
 use crate::Code;
 use crate::config::Undetermined;
@@ -64,7 +64,7 @@ pub(super) fn check_claims(
         is_false: Code::ClaimRuleFalse,
         before: "oidc: error evaluating claim validation expression: ",
     };
-    check(
+    check_rules(
         &authenticator.claim_rules,
         |expression| view.input(expression),
         &words,
@@ -87,7 +87,7 @@ pub(super) fn check_user(authenticator: &Authenticator, user: &User) -> Result<(
         groups: user.groups.clone(),
         extra: user.extra.clone(),
     };
-    check(
+    check_rules(
         &authenticator.user_rules,
         |_| Ok(Input::User(&info)),
         &words,
@@ -102,7 +102,7 @@ struct Words {
 }
 
 /// Evaluates every rule before any result counts, as the apiserver does.
-fn check<'a>(
+fn check_rules<'a>(
     rules: &[(Expression, String)],
     input: impl Fn(&Expression) -> Result<Input<'a>, Undetermined>,
     words: &Words,
@@ -116,8 +116,8 @@ fn check<'a>(
     };
     let mut values = Vec::with_capacity(rules.len());
     for (expression, message) in rules {
-        let value = evaluate(expression, input(expression)?)?
-            .map_err(|failure| failed(words.stage, words.failed, words.before, &failure))?;
+        let value = evaluate_expression(expression, input(expression)?)?
+            .map_err(|failure| reject_failed(words.stage, words.failed, words.before, &failure))?;
         values.push((expression, message, value));
     }
     for (expression, message, value) in values {

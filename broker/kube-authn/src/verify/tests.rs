@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{AuthenticationConfiguration, ClaimValidationRule, JwtAuthenticator};
-use crate::validate::validate;
+use crate::validate::validate_configuration;
 
 const NOW: i64 = 1_790_000_000;
 const HUB: &str = "https://hub";
@@ -30,7 +30,7 @@ impl Hub {
     fn keys(&self) -> Keys {
         let point = self.pair.public_key().as_ref();
         let key = json!({"kty": "EC", "crv": "P-256", "kid": "k", "x": encode_raw_url(&point[1..33]), "y": encode_raw_url(&point[33..])});
-        Keys::none().with(HUB, json!({"keys": [key]}).to_string().as_bytes())
+        Keys::none().with_key_set(HUB, json!({"keys": [key]}).to_string().as_bytes())
     }
 
     fn sign(&self, header: &str, payload: &str) -> String {
@@ -61,7 +61,7 @@ fn authenticator() -> JwtAuthenticator {
 }
 
 fn compile(jwt: JwtAuthenticator, minor: Minor) -> Compiled {
-    validate(
+    validate_configuration(
         &AuthenticationConfiguration {
             jwt: vec![jwt],
             anonymous: None,
@@ -77,7 +77,7 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn ask(jwt: JwtAuthenticator, minor: Minor, token: &str, keys: &Keys) -> Outcome {
-    let verdict = verify(
+    let verdict = verify_token(
         &compile(jwt, minor),
         &Token::read(token.as_bytes()).unwrap(),
         keys,
@@ -202,7 +202,7 @@ fn times() {
     let hub = Hub::new();
     let token = Token::read(hub.token(&claims(json!({"exp": NOW}))).as_bytes()).unwrap();
     let late = Timestamp::new(NOW, 1).unwrap();
-    let verdict = verify(
+    let verdict = verify_token(
         &compile(authenticator(), Minor::V1_36),
         &token,
         &hub.keys(),
@@ -338,11 +338,11 @@ fn without_keys_the_verdict_says_so() {
     let compiled = compile(authenticator(), Minor::V1_36);
     let token = Token::read(hub.token(&claims(json!({}))).as_bytes()).unwrap();
     assert_eq!(
-        verify(&compiled, &token, &Keys::none(), at(NOW)).signature,
+        verify_token(&compiled, &token, &Keys::none(), at(NOW)).signature,
         SignatureCheck::NotChecked
     );
     assert_eq!(
-        verify(&compiled, &token, &hub.keys(), at(NOW)).signature,
+        verify_token(&compiled, &token, &hub.keys(), at(NOW)).signature,
         SignatureCheck::Checked
     );
 }
@@ -505,9 +505,9 @@ fn the_first_that_does_not_skip_decides() {
         jwt: vec![other, authenticator()],
         anonymous: None,
     };
-    let compiled = validate(&configuration, Minor::V1_36, &[]).unwrap();
+    let compiled = validate_configuration(&configuration, Minor::V1_36, &[]).unwrap();
     let hub = Hub::new();
-    let verdict = verify(
+    let verdict = verify_token(
         &compiled,
         &Token::read(hub.token(&claims(json!({}))).as_bytes()).unwrap(),
         &hub.keys(),

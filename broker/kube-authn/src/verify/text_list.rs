@@ -5,11 +5,11 @@ use keyferry_cel_kubernetes::{List, Value};
 /// Reads a text, a list of texts or null, without empty texts. Returns `None` for anything else,
 /// also for a list that `split` returns: the apiserver accepts only lists of values, not Go's own
 /// lists of strings.
-pub(crate) fn read(value: &Value) -> Option<Vec<String>> {
+pub(crate) fn read_text_list(value: &Value) -> Option<Vec<String>> {
     let texts: Vec<&str> = match value {
         Value::Null => Vec::new(),
         Value::String(text) => vec![text],
-        Value::List(list) => items(list)?,
+        Value::List(list) => text_items(list)?,
         _ => return None,
     };
     Some(
@@ -21,7 +21,7 @@ pub(crate) fn read(value: &Value) -> Option<Vec<String>> {
     )
 }
 
-fn items(list: &List) -> Option<Vec<&str>> {
+fn text_items(list: &List) -> Option<Vec<&str>> {
     if list.is_go_strings() {
         return None;
     }
@@ -54,7 +54,7 @@ mod tests {
         let texts = |text: &str| {
             let expression = environment.compile(Scope::Claims, text).unwrap();
             let input = Input::Claims(claims.as_object().unwrap());
-            read(&expression.evaluate(input).unwrap())
+            read_text_list(&expression.evaluate(input).unwrap())
         };
         assert_eq!(texts("'a,b'.split(',')"), None);
         assert_eq!(

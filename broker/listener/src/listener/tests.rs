@@ -97,7 +97,7 @@ impl ListenerMetrics for CountedMetrics {
 struct FixedCertificate(ServerIdentity);
 
 impl CertificateSource for FixedCertificate {
-    fn read(&self) -> BoxFuture<'_, CertificateRead> {
+    fn read_certificate(&self) -> BoxFuture<'_, CertificateRead> {
         let content = CertificateContent {
             certificate_at: "tls.crt".to_owned(),
             key_at: "tls.key".to_owned(),
@@ -113,11 +113,15 @@ impl CertificateSource for FixedCertificate {
         Box::pin(std::future::ready(read))
     }
 
-    fn changed<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, ()> {
+    fn wait_for_change<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, ()> {
         Box::pin(std::future::pending())
     }
 
-    fn report<'a>(&'a self, _: Option<&'a ReadSecret>, _: &'a Finding) -> BoxFuture<'a, ()> {
+    fn report_finding<'a>(
+        &'a self,
+        _: Option<&'a ReadSecret>,
+        _: &'a Finding,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 }

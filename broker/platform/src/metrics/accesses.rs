@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use super::table::{MetricDescription, NamedGauges, metrics};
 
 /// How many accesses get their own series: tenants decide how many there are.
-const MOST: usize = 10_000;
+const MAX_SERIES: usize = 10_000;
 
 metrics! {
     /// The series.
@@ -44,7 +44,7 @@ impl Accesses {
         AccessGauges::describe()
     }
 
-    pub(super) fn set(&self, name: &AccessName, ready: bool, expires: Option<i64>) {
+    pub(super) fn set_access(&self, name: &AccessName, ready: bool, expires: Option<i64>) {
         if !self.has_room(name) {
             return;
         }
@@ -53,26 +53,31 @@ impl Accesses {
             self.gauges.ready.of(labels).set(i64::from(holds));
         }
         match expires {
-            Some(at) => drop(self.gauges.expires.of(labels(name)).set(at)),
-            None => self.gauges.expires.remove(labels(name)),
+            Some(at) => drop(self.gauges.expires.of(access_labels(name)).set(at)),
+            None => self.gauges.expires.remove(access_labels(name)),
         }
     }
 
-    pub(super) fn probed(&self, name: &AccessName, accepted: Option<bool>) {
+    pub(super) fn set_probe_result(&self, name: &AccessName, accepted: Option<bool>) {
         match accepted.filter(|_| self.has_room(name)) {
-            Some(accepted) => drop(self.gauges.probes.of(labels(name)).set(i64::from(accepted))),
-            None => self.gauges.probes.remove(labels(name)),
+            Some(accepted) => drop(
+                self.gauges
+                    .probes
+                    .of(access_labels(name))
+                    .set(i64::from(accepted)),
+            ),
+            None => self.gauges.probes.remove(access_labels(name)),
         }
     }
 
     pub(super) fn forget(&self, name: &AccessName) {
-        self.known().remove(name);
+        self.lock_series().remove(name);
         self.remove(name);
     }
 
     /// Removes all series: another process leads and reports the accesses.
     pub(super) fn forget_all(&self) {
-        let known = std::mem::take(&mut *self.known());
+        let known = std::mem::take(&mut *self.lock_series());
         for (namespace, names) in known.of {
             names.into_iter().for_each(|name| {
                 self.remove(&AccessName {
@@ -84,7 +89,7 @@ impl Accesses {
     }
 
     fn has_room(&self, name: &AccessName) -> bool {
-        let SeriesAdmission { granted, evicted } = self.known().room_for(name);
+        let SeriesAdmission { granted, evicted } = self.lock_series().room_for(name);
         if let Some(evicted) = evicted {
             self.remove(&evicted);
         }
@@ -95,11 +100,11 @@ impl Accesses {
         for condition in ["True", "False"] {
             self.gauges.ready.remove(with_condition(name, condition));
         }
-        self.gauges.expires.remove(labels(name));
-        self.gauges.probes.remove(labels(name));
+        self.gauges.expires.remove(access_labels(name));
+        self.gauges.probes.remove(access_labels(name));
     }
 
-    fn known(&self) -> MutexGuard<'_, AccessSeries> {
+    fn lock_series(&self) -> MutexGuard<'_, AccessSeries> {
         self.known.lock()
     }
 }
@@ -128,7 +133,7 @@ impl AccessSeries {
             };
         }
         let mut evicted = None;
-        if self.count >= MOST {
+        if self.count >= MAX_SERIES {
             let own = own.map_or(0, BTreeSet::len);
             let most = self.of.iter().max_by_key(|(_, names)| names.len());
             // With one more, this namespace would have as many as the other: then nothing changes,
@@ -173,12 +178,12 @@ impl AccessSeries {
     }
 }
 
-fn labels(name: &AccessName) -> [String; 2] {
+fn access_labels(name: &AccessName) -> [String; 2] {
     [name.namespace.to_string(), name.name.to_string()]
 }
 
 fn with_condition(name: &AccessName, condition: &str) -> [String; 3] {
-    let [namespace, name] = labels(name);
+    let [namespace, name] = access_labels(name);
     [namespace, name, condition.to_owned()]
 }
 
@@ -195,9 +200,9 @@ mod tests {
             namespace: Namespace::new("tenant-a").unwrap(),
             name: ObjectName::new(name).unwrap(),
         };
-        accesses.set(&name("a"), false, Some(100));
-        accesses.set(&name("b"), true, None);
-        accesses.probed(&name("b"), Some(true));
+        accesses.set_access(&name("a"), false, Some(100));
+        accesses.set_access(&name("b"), true, None);
+        accesses.set_probe_result(&name("b"), Some(true));
         let text = |registry: &Registry| {
             let mut text = String::new();
             prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
@@ -216,7 +221,7 @@ mod tests {
             "{}",
             text(&registry)
         );
-        accesses.set(&name("a"), true, None);
+        accesses.set_access(&name("a"), true, None);
         assert!(text(&registry).contains(
             "access_ready_status{namespace=\"tenant-a\",name=\"a\",condition=\"True\"} 1\n"
         ));
@@ -233,42 +238,45 @@ mod tests {
     fn who_makes_too_many_hides_his_own_alone() {
         let mut registry = Registry::default();
         let accesses = Accesses::register(&mut registry);
-        for number in 0..MOST + 5 {
-            accesses.set(&of("crowd", number), true, None);
+        for number in 0..MAX_SERIES + 5 {
+            accesses.set_access(&of("crowd", number), true, None);
         }
         let shown = |name: &AccessName| {
             accesses
-                .known()
+                .lock_series()
                 .of
                 .get(&name.namespace)
                 .is_some_and(|names| names.contains(&name.name))
         };
         let count = || {
             accesses
-                .known()
+                .lock_series()
                 .of
                 .values()
                 .map(BTreeSet::len)
                 .sum::<usize>()
         };
-        assert_eq!(count(), MOST);
+        assert_eq!(count(), MAX_SERIES);
         for number in 0..3 {
-            accesses.set(&of("quiet", number), false, Some(7));
-            accesses.probed(&of("other", number), Some(true));
+            accesses.set_access(&of("quiet", number), false, Some(7));
+            accesses.set_probe_result(&of("other", number), Some(true));
         }
         assert!((0..3).all(|number| shown(&of("quiet", number)) && shown(&of("other", number))));
-        assert!(!shown(&of("crowd", MOST - 1)) && shown(&of("crowd", MOST - 7)));
-        assert_eq!((count(), accesses.known().count), (MOST, MOST));
+        assert!(!shown(&of("crowd", MAX_SERIES - 1)) && shown(&of("crowd", MAX_SERIES - 7)));
+        assert_eq!(
+            (count(), accesses.lock_series().count),
+            (MAX_SERIES, MAX_SERIES)
+        );
         // A repeated update does not evict others.
-        for number in 0..MOST + 5 {
-            accesses.set(&of("crowd", number), true, None);
+        for number in 0..MAX_SERIES + 5 {
+            accesses.set_access(&of("crowd", number), true, None);
         }
         assert!((0..3).all(|number| shown(&of("quiet", number)) && shown(&of("other", number))));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         assert_eq!(
             text.matches("access_ready_status{").count(),
-            2 * (MOST - 3),
+            2 * (MAX_SERIES - 3),
             "each that is shown, in both conditions, and no other"
         );
         assert!(text.contains(
@@ -280,14 +288,15 @@ mod tests {
     fn where_one_is_gone_there_is_room_again() {
         let mut registry = Registry::default();
         let accesses = Accesses::register(&mut registry);
-        for number in 0..MOST {
-            accesses.set(&of("crowd", number), true, None);
+        for number in 0..MAX_SERIES {
+            accesses.set_access(&of("crowd", number), true, None);
         }
-        assert!(!accesses.has_room(&of("crowd", MOST)));
+        assert!(!accesses.has_room(&of("crowd", MAX_SERIES)));
         accesses.forget(&of("crowd", 0));
         accesses.forget(&of("crowd", 0));
         assert!(
-            accesses.has_room(&of("crowd", MOST)) && !accesses.has_room(&of("crowd", MOST + 1))
+            accesses.has_room(&of("crowd", MAX_SERIES))
+                && !accesses.has_room(&of("crowd", MAX_SERIES + 1))
         );
     }
 }

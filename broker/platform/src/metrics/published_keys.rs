@@ -61,7 +61,7 @@ impl PublishedKeys {
     }
 
     /// Reports how many keys this process has not seen at the hub.
-    pub(super) fn unconfirmed(&self, count: usize) {
+    pub(super) fn set_unconfirmed(&self, count: usize) {
         self.gauges
             .unconfirmed
             .set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -69,13 +69,18 @@ impl PublishedKeys {
 
     /// Reports the keys that are published after a successful reading at `at` (seconds since 1970),
     /// and the hash of the key set's bytes.
-    pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, now: &str, at: i64) {
+    pub(super) fn report_reading<'a>(
+        &self,
+        kids: impl Iterator<Item = &'a str>,
+        now: &str,
+        at: i64,
+    ) {
         let mut state = self.state.lock();
         let State { seen, hash } = &mut *state;
         let mut count = 0;
         for kid in kids {
             count += 1;
-            let kid = label(kid);
+            let kid = key_label(kid);
             if !seen.contains_key(&kid) {
                 self.gauges.first_seen.of([kid.clone()]).set(at);
             }
@@ -107,7 +112,7 @@ impl PublishedKeys {
 
 /// Returns a key's label: the hub chooses a `kid`, so one that no apiserver would generate is
 /// replaced.
-fn label(kid: &str) -> String {
+fn key_label(kid: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if kid.len() <= LONGEST_KID && kid.bytes().all(plain) {
         kid.to_owned()
@@ -131,9 +136,9 @@ mod tests {
     fn a_withdrawn_key_stands_still_and_the_hash_follows_the_bytes() {
         let mut registry = Registry::default();
         let keys = PublishedKeys::register(&mut registry);
-        keys.read(["old"].into_iter(), "sha256:ab01", 100);
-        keys.read(["old", "new"].into_iter(), "sha256:ab02", 115);
-        keys.read(["new"].into_iter(), "sha256:ab03", 130);
+        keys.report_reading(["old"].into_iter(), "sha256:ab01", 100);
+        keys.report_reading(["old", "new"].into_iter(), "sha256:ab02", 115);
+        keys.report_reading(["new"].into_iter(), "sha256:ab03", 130);
         let text = text(&registry);
         for line in [
             "published_keys 1",
@@ -160,9 +165,9 @@ mod tests {
             let kids: Vec<String> = (0..50)
                 .map(|number| format!("kid-{reading}-{number}"))
                 .collect();
-            keys.read(kids.iter().map(String::as_str), "", reading);
+            keys.report_reading(kids.iter().map(String::as_str), "", reading);
         }
-        keys.read(
+        keys.report_reading(
             ["evil\"} 1\nforged{x=\"", "k".repeat(65).as_str()].into_iter(),
             "",
             11,

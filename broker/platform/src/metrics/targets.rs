@@ -70,7 +70,7 @@ impl Targets {
         }
     }
 
-    pub(super) fn keep(&self, is_kept: impl Fn(&ObjectName) -> bool) {
+    pub(super) fn retain(&self, is_kept: impl Fn(&ObjectName) -> bool) {
         let mut known = self.known.lock();
         known.retain(|name| {
             let kept = is_kept(name);
@@ -146,7 +146,7 @@ mod tests {
         targets.set(&name(1), None, None);
         assert!(!text(&registry).contains("t1"));
         targets.set(&name(1), Some(true), Some(counts));
-        targets.keep(|_| false);
+        targets.retain(|_| false);
         assert!(!text(&registry).contains("t1"));
     }
 
@@ -161,7 +161,7 @@ mod tests {
             text(&registry).matches("target_reachable{").count(),
             MAX_TARGETS
         );
-        targets.keep(|kept| *kept == name(MAX_TARGETS));
+        targets.retain(|kept| *kept == name(MAX_TARGETS));
         targets.set(&name(MAX_TARGETS), Some(true), None);
         assert!(text(&registry).contains(&format!("t{MAX_TARGETS}")));
     }

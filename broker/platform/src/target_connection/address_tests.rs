@@ -30,7 +30,7 @@ async fn open(address: &TargetAddress, guard: &AddressGuard) -> Result<TargetCon
 async fn fail_to_send(address: &TargetAddress, guard: &AddressGuard) {
     let connection = open(address, guard).await.unwrap();
     let sent = connection.request(Method::GET, "/version").send().await;
-    ConnectionFault::of(&sent.unwrap_err(), connection.endpoint()).await;
+    ConnectionFault::diagnose(&sent.unwrap_err(), connection.endpoint()).await;
 }
 
 fn address(url: String, proxy: Option<&str>, name: Option<&str>) -> TargetAddress {

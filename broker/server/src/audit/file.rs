@@ -39,26 +39,26 @@ impl LogFile {
 
     /// Renames the full file to `.1`, that one to `.2`, and so on. The oldest is overwritten. The
     /// full file is moved first: if that fails, no other file has moved.
-    fn rotate(&self, rotation: AuditRotation) -> std::io::Result<()> {
+    fn rotate_files(&self, rotation: AuditRotation) -> std::io::Result<()> {
         // Left by a rotation that failed halfway: moving the full file there would lose its records.
-        if self.backup(0).is_file() {
-            self.shift(rotation)?;
+        if self.backup_path(0).is_file() {
+            self.shift_files(rotation)?;
         }
-        std::fs::rename(&self.settings.path, self.backup(0))?;
-        self.shift(rotation)
+        std::fs::rename(&self.settings.path, self.backup_path(0))?;
+        self.shift_files(rotation)
     }
 
     /// Renames `.0` to `.1`, and what is in its way to the next number.
-    fn shift(&self, rotation: AuditRotation) -> std::io::Result<()> {
+    fn shift_files(&self, rotation: AuditRotation) -> std::io::Result<()> {
         let most = rotation.max_backups.get();
-        let free = (1..most).find(|&number| !self.backup(number).exists());
+        let free = (1..most).find(|&number| !self.backup_path(number).exists());
         for number in (0..free.unwrap_or(most)).rev() {
-            std::fs::rename(self.backup(number), self.backup(number + 1))?;
+            std::fs::rename(self.backup_path(number), self.backup_path(number + 1))?;
         }
         Ok(())
     }
 
-    fn backup(&self, number: u32) -> PathBuf {
+    fn backup_path(&self, number: u32) -> PathBuf {
         let mut name = self.settings.path.clone().into_os_string();
         name.push(format!(".{number}"));
         name.into()
@@ -74,7 +74,7 @@ impl Write for LogFile {
             && self.size > 0
             && self.size + text.len() as u64 > rotation.max_size
         {
-            self.rotate(rotation)?;
+            self.rotate_files(rotation)?;
             *self = Self::open(self.settings.clone())?;
         }
         let written = self.file.write(text)?;

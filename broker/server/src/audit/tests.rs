@@ -11,7 +11,7 @@ use keyferry_core::audit::AuditRecord;
 use keyferry_core::request_id::RequestId;
 use keyferry_platform::audit_sink::{AuditError, AuditSink};
 
-use super::{AuditLog, MAX_QUEUED_REFUSALS, PATIENCE, QUEUE};
+use super::{AuditLog, MAX_QUEUED_LINES, MAX_QUEUED_REFUSALS, WRITE_TIMEOUT};
 
 /// The id of the record that follows a failure.
 const AFTER: u64 = 7;
@@ -31,7 +31,9 @@ impl Write for Full {
 #[tokio::test]
 async fn a_full_disk_is_an_error_for_every_waiting_request() {
     assert_eq!(
-        AuditLog::to(Full).record(&AuditRecord::default()).await,
+        AuditLog::to_sink(Full)
+            .record(&AuditRecord::default())
+            .await,
         Err(AuditError)
     );
 }
@@ -61,7 +63,7 @@ impl Write for Filling {
 #[tokio::test]
 async fn a_torn_line_swallows_no_record() {
     let disk = Filling::default();
-    let log = AuditLog::to(disk.clone());
+    let log = AuditLog::to_sink(disk.clone());
     assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError));
     log.record(&AuditRecord {
         request_id: AFTER.into(),
@@ -93,7 +95,7 @@ impl Write for Broken {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_log_that_is_gone() {
-    let log = AuditLog::to(Broken);
+    let log = AuditLog::to_sink(Broken);
     assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError));
     assert_eq!(
         log.record(&AuditRecord::default()).await,
@@ -121,17 +123,17 @@ impl Write for Stuck {
 async fn a_log_that_stands_still_is_an_error_in_time_and_its_lines_come_later() {
     let (go, stuck) = std::sync::mpsc::channel();
     let disk = Filling::default();
-    let log = Arc::new(AuditLog::to(Stuck(stuck, disk.clone())));
+    let log = Arc::new(AuditLog::to_sink(Stuck(stuck, disk.clone())));
     let named = |id: u64| AuditRecord {
         request_id: id.into(),
         ..AuditRecord::default()
     };
     let (first, second) = (named(1), named(2));
     let later = async {
-        tokio::time::sleep(PATIENCE / 2).await;
+        tokio::time::sleep(WRITE_TIMEOUT / 2).await;
         log.record(&second).await
     };
-    let both = tokio::time::timeout(PATIENCE * 2, async {
+    let both = tokio::time::timeout(WRITE_TIMEOUT * 2, async {
         tokio::join!(log.record(&first), later)
     })
     .await;
@@ -159,7 +161,7 @@ async fn a_log_that_stands_still_is_an_error_in_time_and_its_lines_come_later() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_at_once_have_a_line_each() {
     let disk = Filling(Arc::new(Mutex::new((Vec::new(), 2))));
-    let log = Arc::new(AuditLog::to(disk.clone()));
+    let log = Arc::new(AuditLog::to_sink(disk.clone()));
     let record = |id: u64| {
         let log = Arc::clone(&log);
         async move {
@@ -192,13 +194,13 @@ async fn many_at_once_have_a_line_each() {
 async fn refusals_take_no_room_from_issuances() {
     let (go, stuck) = std::sync::mpsc::channel();
     let disk = Filling::default();
-    let log = AuditLog::to(Stuck(stuck, disk.clone()));
+    let log = AuditLog::to_sink(Stuck(stuck, disk.clone()));
     let refused = |reason| {
         let mut record = AuditRecord {
             route: "exchange",
             ..AuditRecord::default()
         };
-        record.ended("denied", reason);
+        record.set_decision("denied", reason);
         log.record(&record)
     };
     let granted = |id: u64| {
@@ -206,14 +208,14 @@ async fn refusals_take_no_room_from_issuances() {
             request_id: id.into(),
             ..AuditRecord::default()
         };
-        record.ended("granted", Reason::Ready);
+        record.set_decision("granted", Reason::Ready);
         log.record(&record)
     };
-    let mut refusals: Vec<_> = (0..QUEUE)
+    let mut refusals: Vec<_> = (0..MAX_QUEUED_LINES)
         .map(|_| refused(Reason::CallerMalformed))
         .collect();
-    refusals.extend((0..QUEUE).map(|_| refused(Reason::RequestInvalid)));
-    let issuances: Vec<_> = (0..QUEUE as u64 - MAX_QUEUED_REFUSALS as u64)
+    refusals.extend((0..MAX_QUEUED_LINES).map(|_| refused(Reason::RequestInvalid)));
+    let issuances: Vec<_> = (0..MAX_QUEUED_LINES as u64 - MAX_QUEUED_REFUSALS as u64)
         .map(granted)
         .collect();
     drop(go);
@@ -240,7 +242,10 @@ async fn refusals_take_no_room_from_issuances() {
         .count();
     assert_eq!(
         (alone, counted as usize),
-        (MAX_QUEUED_REFUSALS, 2 * QUEUE - MAX_QUEUED_REFUSALS)
+        (
+            MAX_QUEUED_REFUSALS,
+            2 * MAX_QUEUED_LINES - MAX_QUEUED_REFUSALS
+        )
     );
     let reasons: Vec<_> = summaries
         .iter()
@@ -262,7 +267,7 @@ fn file_at(path: &Path) -> AuditFile {
 
 /// A log with two backups, each for about five records.
 fn rotated(path: &Path) -> AuditLog {
-    AuditLog::file(&AuditFile {
+    AuditLog::to_file(&AuditFile {
         path: path.to_owned(),
         rotation: Some(AuditRotation {
             max_size: 1000,
@@ -359,7 +364,7 @@ async fn a_rotation_that_failed_halfway_loses_no_record() {
 async fn a_rotated_file_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
-    let log = AuditLog::file(&file_at(&path)).unwrap();
+    let log = AuditLog::to_file(&file_at(&path)).unwrap();
     log.record(&AuditRecord::default()).await.unwrap();
     std::fs::rename(&path, folder.path().join("audit.log.1")).unwrap();
     log.record(&AuditRecord {
@@ -382,7 +387,7 @@ async fn a_rotated_file_is_opened_again() {
 async fn a_record_is_in_the_file_when_its_writer_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
-    let log = AuditLog::file(&file_at(&path)).unwrap();
+    let log = AuditLog::to_file(&file_at(&path)).unwrap();
     let record = AuditRecord {
         delivery: Some("line\nbreak \u{1b}[31m".to_owned()),
         ..AuditRecord::default()

@@ -28,7 +28,7 @@ const ACCEPTED_LIFETIME: Duration = Duration::from_secs(10);
 /// How long a refusal is cached, to slow down a client that retries in a loop.
 const REFUSED_LIFETIME: Duration = Duration::from_secs(5);
 /// The maximum number of cached certificates.
-const CAPACITY: u64 = 20_000;
+const MAX_CACHED_CERTIFICATES: u64 = 20_000;
 
 /// Why a certificate identified no caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) trait CertificateIdentity: Clone + PartialEq + Send + Sync + 'static 
     /// What a certificate of the rule makes of its client.
     type Caller: Clone + Send + Sync + 'static;
 
-    fn rules(trust: &Trust) -> &CallerCertificateRules<Self>;
+    fn certificate_rules(trust: &Trust) -> &CallerCertificateRules<Self>;
 
     fn accept(certified: &CertifiedCaller<Self>) -> Self::Caller;
 
@@ -73,7 +73,7 @@ pub(super) trait CertificateIdentity: Clone + PartialEq + Send + Sync + 'static 
 impl CertificateIdentity for ServiceAccountIdentity {
     type Caller = VerifiedCaller;
 
-    fn rules(trust: &Trust) -> &CallerCertificateRules<Self> {
+    fn certificate_rules(trust: &Trust) -> &CallerCertificateRules<Self> {
         &trust.callers
     }
 
@@ -89,12 +89,12 @@ impl CertificateIdentity for ServiceAccountIdentity {
 impl CertificateIdentity for Arc<InputCredential> {
     type Caller = InputCaller;
 
-    fn rules(trust: &Trust) -> &CallerCertificateRules<Self> {
+    fn certificate_rules(trust: &Trust) -> &CallerCertificateRules<Self> {
         &trust.inputs
     }
 
     fn accept(certified: &CertifiedCaller<Self>) -> InputCaller {
-        InputCaller::certified(certified)
+        InputCaller::of_certificate(certified)
     }
 
     fn namespace(&self) -> Option<&Namespace> {
@@ -119,13 +119,13 @@ impl<I: CertificateIdentity> CertificateChecks<I> {
         };
         Self {
             trust,
-            checks: StaleCache::new(lifetimes, CAPACITY, clock),
+            checks: StaleCache::new(lifetimes, MAX_CACHED_CERTIFICATES, clock),
         }
     }
 
     /// Identifies the caller, and returns the cache key of its certificate beside it. `hash` makes
     /// this key for a version of the rules.
-    pub(super) async fn identify(
+    pub(super) async fn identify_caller(
         &self,
         chain: &Arc<PresentedChain>,
         source: Source,
@@ -148,7 +148,7 @@ impl<I: CertificateIdentity> CertificateChecks<I> {
             }
         };
         let verified = if is_known {
-            I::rules(&trust).identify(chain, now.wall)
+            I::certificate_rules(&trust).identify_caller(chain, now.wall)
         } else {
             verify_apart::<I>(trust, Arc::clone(chain), now, reviewer).await?
         };
@@ -178,6 +178,6 @@ async fn verify_apart<I: CertificateIdentity>(
     now: Moment,
     reviewer: &Reviewer,
 ) -> Result<Result<CertifiedCaller<I>, CallerCertificateError>, Reason> {
-    let check = move || Ok(I::rules(&trust).identify(&chain, now.wall));
-    reviewer.new_callers.check(check).await
+    let check = move || Ok(I::certificate_rules(&trust).identify_caller(&chain, now.wall));
+    reviewer.new_callers.run_check(check).await
 }

@@ -27,7 +27,7 @@ const REJECTION_LIFETIME: Duration = Duration::from_secs(5);
 /// How long a failure of the hub is cached for the token that met it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
 /// The maximum number of cached callers.
-const CAPACITY: u64 = 20_000;
+const MAX_CACHED_CALLERS: u64 = 20_000;
 
 /// Why a review accepted no caller.
 pub(super) type ReviewError = FetchError<Reason, HubError>;
@@ -60,10 +60,10 @@ impl Reviewer {
             refused: REJECTION_LIFETIME,
         };
         Self {
-            reviews: StaleCache::new(lifetimes, CAPACITY, Arc::clone(&clock)),
+            reviews: StaleCache::new(lifetimes, MAX_CACHED_CALLERS, Arc::clone(&clock)),
             failures: StaleCache::new(
                 Lifetimes::of_refusals(FAILURE_LIFETIME),
-                CAPACITY,
+                MAX_CACHED_CALLERS,
                 Arc::clone(&clock),
             ),
             hub,
@@ -80,14 +80,14 @@ impl Reviewer {
     }
 
     /// Reviews a token. `is_known` says whether the hub accepted it recently.
-    pub(super) async fn review(
+    pub(super) async fn review_token(
         self: Arc<Self>,
         key: TokenKey,
         token: SecretString,
         rules: CallerRules,
         is_known: bool,
     ) -> Result<VerifiedCaller, ReviewError> {
-        let claims = caller::read(token.expose_secret(), &rules, self.now().wall)
+        let claims = caller::read_caller_token(token.expose_secret(), &rules, self.now().wall)
             .map_err(ReviewError::Refused)?;
         self.check_signature(&token, is_known)
             .await
@@ -102,18 +102,18 @@ impl Reviewer {
                 .of_namespace(namespace, self.now().mono)
                 .map_err(ReviewError::Refused)?;
         }
-        let permit = self.tenant_limit.take(namespace).await;
+        let permit = self.tenant_limit.take_permit(namespace).await;
         let _tenant_permit = permit.ok_or(ReviewError::Failed(HubError::Busy))?;
         let _new_caller_permit = if is_known {
             None
         } else {
-            let permit = self.new_callers.review().await;
+            let permit = self.new_callers.review_permit().await;
             Some(permit.ok_or(ReviewError::Failed(HubError::Busy))?)
         };
         let answer = self.hub.token_review(&token, Some(&rules.audience)).await;
         self.metrics.token_review(answer.is_ok());
-        let answer = answer.map_err(|error| self.failed(key, error))?;
-        match caller::accept(&claims, answer, &rules) {
+        let answer = answer.map_err(|error| self.note_failure(key, error))?;
+        match caller::accept_caller(&claims, answer, &rules) {
             Ok(caller) => {
                 let now = self.now();
                 let expiry = Deadline::at(caller.expires_at(), now);
@@ -160,20 +160,20 @@ impl Reviewer {
         let check = move || {
             let jwt =
                 UnverifiedJwt::parse(token.expose_secret()).map_err(|_| Reason::CallerMalformed)?;
-            verify::verify(&jwt, &published.authenticating)
+            verify::verify_signature(&jwt, &published.authenticating)
                 .map(|_| ())
                 .map_err(|_| Reason::CallerRejected)
         };
         if is_known {
             check()
         } else {
-            self.new_callers.check(check).await
+            self.new_callers.run_check(check).await
         }
     }
 
     /// An admin can fix Keyferry's missing right at any time, so that failure is not cached; all
     /// others are, for a moment.
-    fn failed(&self, key: TokenKey, error: HubError) -> ReviewError {
+    fn note_failure(&self, key: TokenKey, error: HubError) -> ReviewError {
         if !matches!(error, HubError::Forbidden(_) | HubError::Unauthenticated(_)) {
             self.failures.refuse(key, error.clone(), self.now());
         }

@@ -45,7 +45,7 @@ impl AuditSink for Records {
         self.0
             .lock()
             .unwrap()
-            .push(serde_json::from_slice(&record.line().unwrap()).unwrap());
+            .push(serde_json::from_slice(&record.to_json_line().unwrap()).unwrap());
         Recording::written()
     }
 }
@@ -231,7 +231,7 @@ fn token_of(world: &SmallWorld, account: &str) -> SecretString {
 
 async fn outcome(broker: &Broker, token: &SecretString) -> Result<(), Reason> {
     broker
-        .issue(&request(token))
+        .issue_credential(&request(token))
         .await
         .map(|_| ())
         .map_err(|refusal| refusal.reason)
@@ -250,8 +250,11 @@ async fn a_caller_that_hangs_up_leaves_one_record() {
             Duration::from_secs(3600),
         )
         .unwrap();
-    let hung_up =
-        tokio::time::timeout(Duration::from_millis(50), broker.issue(&request(&token))).await;
+    let hung_up = tokio::time::timeout(
+        Duration::from_millis(50),
+        broker.issue_credential(&request(&token)),
+    )
+    .await;
     assert!(hung_up.is_err());
     assert_eq!(
         detailed(&records),
@@ -275,7 +278,7 @@ async fn a_decision_has_its_time_and_no_more() {
     // The hub's sockets are idle from here on, so the paused clock advances by itself.
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
-    let refusal = broker.issue(&request(&token)).await.unwrap_err();
+    let refusal = broker.issue_credential(&request(&token)).await.unwrap_err();
     assert_eq!(
         (refusal.reason, begun.elapsed().as_secs()),
         (Reason::DecisionTimedOut, DECISION_DEADLINE.as_secs())

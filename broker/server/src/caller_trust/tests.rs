@@ -45,7 +45,7 @@ impl ServingSecrets for Secrets {
         })
     }
 
-    fn changed<'a>(&'a self, _: &'a ObjectName, _: Option<&'a str>) -> BoxFuture<'a, ()> {
+    fn wait_for_change<'a>(&'a self, _: &'a ObjectName, _: Option<&'a str>) -> BoxFuture<'a, ()> {
         Box::pin(std::future::pending())
     }
 }
@@ -195,12 +195,12 @@ async fn a_new_ca_is_used_and_a_bad_one_keeps_the_old() {
     let (reader, first) = (trust.reader(), authority(&trust));
     let version = reader.current().version;
 
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(reader.current().version, version, "nothing changed");
 
     stage.holds(Some("text"));
-    trust.reload(&name()).await;
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!((authority(&trust), stage.events()), (first, 1));
     let failures = "keyferry_caller_authority_reloads_total{result=\"failure\"} 1";
     assert!(stage.metrics.exposition().contains(failures));
@@ -208,7 +208,7 @@ async fn a_new_ca_is_used_and_a_bad_one_keeps_the_old() {
     let now = stage.clock.now().wall;
     let next = TestAuthority::new("next", now, |params| valid(params, now, -60, 3600));
     stage.holds(Some(next.pem()));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     let end = now.as_second() + 3600;
     assert_eq!(authority(&trust), Some(end));
     assert_ne!(reader.current().version, version);
@@ -232,14 +232,14 @@ async fn a_refused_read_withdraws_the_ca_at_once() {
         let trust = stage.start(false).await.unwrap();
         let first = authority(&trust);
         *stage.secrets.away.lock() = Some(refusal);
-        trust.reload(&name()).await;
-        trust.reload(&name()).await;
+        trust.reload_secret(&name()).await;
+        trust.reload_secret(&name()).await;
         assert_eq!((authority(&trust), stage.events()), (None, 1));
         let failures = "keyferry_caller_authority_reloads_total{result=\"failure\"} 1";
         assert!(stage.metrics.exposition().contains(failures));
-        assert!(trust.last(&name()).is_polled());
+        assert!(trust.last_read(&name()).is_polled());
         *stage.secrets.away.lock() = None;
-        trust.reload(&name()).await;
+        trust.reload_secret(&name()).await;
         assert_eq!(authority(&trust), first);
     }
 
@@ -247,7 +247,7 @@ async fn a_refused_read_withdraws_the_ca_at_once() {
     let trust = stage.start(false).await.unwrap();
     let forbidden = Failing::Forbidden("get", "extension-apiserver-authentication");
     stage.objects.fail(Some(forbidden));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!((authority(&trust), stage.events()), (None, 1));
 }
 
@@ -270,22 +270,22 @@ async fn a_ca_of_which_nothing_is_known_stays_for_a_limited_time() {
         let trust = stage.start(false).await.unwrap();
         let first = authority(&trust);
         silent(&stage);
-        trust.reload(&name()).await;
+        trust.reload_secret(&name()).await;
         stage.clock.advance(MAX_STALE - Duration::from_secs(1));
-        trust.reload(&name()).await;
+        trust.reload_secret(&name()).await;
         assert_eq!((authority(&trust), stage.events()), (first, 0));
-        assert!(trust.last(&name()).is_polled());
+        assert!(trust.last_read(&name()).is_polled());
         stage.clock.advance(Duration::from_secs(1));
-        trust.reload(&name()).await;
-        trust.reload(&name()).await;
+        trust.reload_secret(&name()).await;
+        trust.reload_secret(&name()).await;
         assert_eq!((authority(&trust), stage.events()), (None, 1));
 
         *stage.secrets.away.lock() = None;
         stage.holds(Some(stage.callers.pem()));
         stage.hub_accepts(Some(stage.hub.pem()));
-        trust.reload(&name()).await;
+        trust.reload_secret(&name()).await;
         assert_eq!(authority(&trust), first);
-        assert!(!trust.last(&name()).is_polled());
+        assert!(!trust.last_read(&name()).is_polled());
     }
 }
 
@@ -301,25 +301,25 @@ async fn a_ca_that_left_the_secret_is_withdrawn_without_the_hubs_client_ca() {
     let all = trust.reader().current();
     stage.objects.delete_foreign(HUB_CLIENT_CA);
 
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(
         trust.reader().current().version,
         all.version,
         "both are there"
     );
     stage.holds(Some(stage.callers.pem()));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     let kept = authority(&trust);
     assert!(kept.is_some_and(|kept| kept > end), "only one has left");
     stage.holds(Some(next.pem()));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(
         authority(&trust),
         None,
         "the new one is not compared, and so not used"
     );
     stage.hub_accepts(Some(stage.hub.pem()));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(authority(&trust), Some(end));
 }
 
@@ -329,7 +329,7 @@ async fn a_ca_that_becomes_the_hubs_is_withdrawn_behind_a_bad_secret() {
     let trust = stage.start(false).await.unwrap();
     stage.holds(Some("text"));
     stage.hub_accepts(Some(stage.callers.pem()));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(authority(&trust), None);
 }
 
@@ -339,13 +339,13 @@ async fn a_deleted_secret_withdraws_its_ca_until_it_is_back() {
     let trust = stage.start(false).await.unwrap();
     let first = authority(&trust);
     stage.secrets.pem.lock().clear();
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(authority(&trust), None);
     stage.holds(Some("text"));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(authority(&trust), None, "a bad one brings nothing back");
     stage.holds(Some(stage.callers.pem()));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(authority(&trust), first);
 }
 
@@ -356,14 +356,14 @@ async fn a_ca_that_becomes_the_hubs_is_withdrawn() {
     let first = authority(&trust);
     // Another CA that is the hub's keeps the old one, which is not.
     stage.holds(Some(stage.hub.pem()));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!((authority(&trust), stage.events()), (first, 1));
     stage.holds(Some(stage.callers.pem()));
     stage.hub_accepts(Some(stage.callers.pem()));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(authority(&trust), None);
     stage.hub_accepts(Some(stage.hub.pem()));
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert_eq!(authority(&trust), first);
 }
 
@@ -374,12 +374,12 @@ async fn the_reload_signal_reads_again() {
     let reader = trust.reader();
     let (order, signal) = keyferry_platform::reload_signal::channel();
     let (_list, inputs) = watch::channel(InputCredentials::default());
-    let task = tokio::spawn(trust.follow(inputs, signal));
+    let task = tokio::spawn(trust.run_trust_reload(inputs, signal));
     stage.secrets.pem.lock().clear();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let is_used = || reader.current().callers.rules()[0].authority.is_some();
     assert!(is_used(), "not read yet");
-    order.give();
+    order.send_reload();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!is_used());
     task.abort();
@@ -420,7 +420,7 @@ async fn a_changed_list_of_credentials_is_used_without_a_restart() {
     assert_eq!(uris(), [("a:first".to_owned(), true)]);
     assert!(reader.current().callers.rules().is_empty());
     let (list, inputs) = watch::channel(first);
-    let task = tokio::spawn(trust.follow(inputs, ReloadSignal::never()));
+    let task = tokio::spawn(trust.run_trust_reload(inputs, ReloadSignal::never()));
     list.send([credential("a:second", false)].into()).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(uris(), [("a:second".to_owned(), true)]);
@@ -449,7 +449,7 @@ async fn a_new_credential_may_forbid_the_ca_that_another_allowed() {
     let used = || reader.current().inputs.rules()[0].authority.is_some();
     assert!(used());
     let (list, inputs) = watch::channel(first);
-    let task = tokio::spawn(trust.follow(inputs, ReloadSignal::never()));
+    let task = tokio::spawn(trust.run_trust_reload(inputs, ReloadSignal::never()));
     let strict: InputCredentials = [credential("a:first", false)].into();
     list.send(Arc::clone(&strict)).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -482,11 +482,11 @@ async fn the_rules_refuse_chains_over_the_hubs_client_ca() {
         stage.holds(content);
         let next = TestAuthority::new("next hub clients", now, |_| {});
         stage.hub_accepts(Some(next.pem()));
-        trust.reload(&name()).await;
+        trust.reload_secret(&name()).await;
         assert_eq!(refused().as_deref(), keys(&next).as_ref());
     }
     stage.objects.delete_foreign(HUB_CLIENT_CA);
-    trust.reload(&name()).await;
+    trust.reload_secret(&name()).await;
     assert!(refused().is_some(), "the last that was read");
 
     stage.holds(Some(stage.callers.pem()));

@@ -71,7 +71,7 @@ async fn the_hub_decides_and_its_answer_stands_for_ten_seconds() {
     let account = account_of("tenant-a", "reconciler");
     assert_eq!(
         delegations
-            .review(&deployer, &account)
+            .review_delegation(&deployer, &account)
             .await
             .unwrap()
             .review,
@@ -80,7 +80,7 @@ async fn the_hub_decides_and_its_answer_stands_for_ten_seconds() {
     world.hub.grant(right());
     assert_eq!(
         delegations
-            .review(&deployer, &account)
+            .review_delegation(&deployer, &account)
             .await
             .unwrap()
             .review,
@@ -90,7 +90,7 @@ async fn the_hub_decides_and_its_answer_stands_for_ten_seconds() {
     world.clock.advance(Duration::from_secs(10));
     assert_eq!(
         delegations
-            .review(&deployer, &account)
+            .review_delegation(&deployer, &account)
             .await
             .unwrap()
             .review,
@@ -100,7 +100,7 @@ async fn the_hub_decides_and_its_answer_stands_for_ten_seconds() {
     world.clock.advance(Duration::from_secs(10));
     assert_eq!(
         delegations
-            .review(&deployer, &account)
+            .review_delegation(&deployer, &account)
             .await
             .unwrap()
             .review,
@@ -121,7 +121,7 @@ async fn one_callers_answer_is_nobody_elses() {
     let allowed = account_of("tenant-a", "reconciler");
     assert_eq!(
         delegations
-            .review(&deployer, &allowed)
+            .review_delegation(&deployer, &allowed)
             .await
             .unwrap()
             .review,
@@ -129,7 +129,7 @@ async fn one_callers_answer_is_nobody_elses() {
     );
     assert_eq!(
         delegations
-            .review(&reconciler, &allowed)
+            .review_delegation(&reconciler, &allowed)
             .await
             .unwrap()
             .review,
@@ -137,7 +137,11 @@ async fn one_callers_answer_is_nobody_elses() {
     );
     let other = account_of("tenant-a", "deployer");
     assert_eq!(
-        delegations.review(&deployer, &other).await.unwrap().review,
+        delegations
+            .review_delegation(&deployer, &other)
+            .await
+            .unwrap()
+            .review,
         Review::Refused,
         "another ServiceAccount is another question"
     );
@@ -149,7 +153,13 @@ async fn an_earlier_answer_stands_while_the_hub_is_away_and_not_a_second_longer(
     world.hub.grant(right());
     let (delegations, deployer) = (delegations(&world), authenticated(&world, "deployer").await);
     let account = account_of("tenant-a", "reconciler");
-    assert!(!delegations.review(&deployer, &account).await.unwrap().stale);
+    assert!(
+        !delegations
+            .review_delegation(&deployer, &account)
+            .await
+            .unwrap()
+            .stale
+    );
     world.hub.set_fault(
         Route::AccessReview,
         Fault::Status {
@@ -158,11 +168,17 @@ async fn an_earlier_answer_stands_while_the_hub_is_away_and_not_a_second_longer(
         },
     );
     world.clock.advance(Duration::from_secs(59));
-    let stale = delegations.review(&deployer, &account).await.unwrap();
+    let stale = delegations
+        .review_delegation(&deployer, &account)
+        .await
+        .unwrap();
     assert!(stale.stale && stale.review == Review::Allowed);
     world.clock.advance(Duration::from_secs(1));
     assert_eq!(
-        delegations.review(&deployer, &account).await.unwrap_err(),
+        delegations
+            .review_delegation(&deployer, &account)
+            .await
+            .unwrap_err(),
         Reason::HubUnreachable
     );
 }

@@ -100,7 +100,7 @@ impl IssuerKeys {
             Lookup::Stale(old) if old.get(kid).is_some() => {
                 return Ok(self.refresh_known_key(issuer, old).await);
             }
-            _ => self.fetch(issuer).await,
+            _ => self.fetch_keys(issuer).await,
         }
         issuer
             .set
@@ -122,7 +122,7 @@ impl IssuerKeys {
         } else {
             KNOWN_KEY_WAIT
         };
-        if tokio::time::timeout(wait, self.fetch(issuer))
+        if tokio::time::timeout(wait, self.fetch_keys(issuer))
             .await
             .is_err()
         {
@@ -134,7 +134,7 @@ impl IssuerKeys {
 
     /// Fetches the set, or waits for the fetch in progress; not at all if the last one is recent. A
     /// fetch that fails leaves the earlier set.
-    async fn fetch(&self, issuer: &Arc<ConfiguredIssuer>) {
+    async fn fetch_keys(&self, issuer: &Arc<ConfiguredIssuer>) {
         let now = self.clock.now();
         {
             let mut state = issuer.state.lock();

@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 /// The most tokens that are remembered at once, about 15 MiB. Each entry of `externalIssuers` has an
 /// equal share, so that the jobs of one cannot lock out those of another. Only granted requests add
 /// one.
-const MOST: usize = 400_000;
+const MAX_TOKENS: usize = 400_000;
 /// Expired tokens are removed when this many were added since the last time.
-const BATCH: usize = 1024;
+const CLEANUP_BATCH: usize = 1024;
 
 /// The tokens for one use that were exchanged and have not expired.
 pub(super) struct UsedTokens {
@@ -47,19 +47,23 @@ impl UsedTokens {
     pub(super) fn new(entries: usize, hash_key: &[u8; 32]) -> Self {
         Self {
             hash_key: hmac::Key::new(hmac::HMAC_SHA256, hash_key),
-            share: MOST / entries.max(1),
+            share: MAX_TOKENS / entries.max(1),
             entries: (0..entries).map(|_| Mutex::default()).collect(),
         }
     }
 
-    pub(super) fn has(&self, identity: &ExternalIdentity) -> bool {
-        self.of(identity)
+    pub(super) fn is_used(&self, identity: &ExternalIdentity) -> bool {
+        self.entry_of(identity)
             .is_some_and(|(entry, hash)| entry.lock().used.contains_key(&hash))
     }
 
     /// Adds a token. Of two concurrent requests with one token, only one succeeds.
-    pub(super) fn add(&self, identity: &ExternalIdentity, now: Timestamp) -> Result<(), Reason> {
-        let Some((entry, hash)) = self.of(identity) else {
+    pub(super) fn add_token(
+        &self,
+        identity: &ExternalIdentity,
+        now: Timestamp,
+    ) -> Result<(), Reason> {
+        let Some((entry, hash)) = self.entry_of(identity) else {
             return match identity.single_use() {
                 None => Ok(()),
                 // No configuration has an entry that is missing in this memory.
@@ -67,10 +71,12 @@ impl UsedTokens {
             };
         };
         let expires = identity.expires_at().as_second();
-        entry.lock().add(hash, expires, now.as_second(), self.share)
+        entry
+            .lock()
+            .add_hash(hash, expires, now.as_second(), self.share)
     }
 
-    fn of(&self, identity: &ExternalIdentity) -> Option<(&Mutex<UsedOfEntry>, TokenHash)> {
+    fn entry_of(&self, identity: &ExternalIdentity) -> Option<(&Mutex<UsedOfEntry>, TokenHash)> {
         let id = identity.single_use()?;
         let tag = hmac::sign(&self.hash_key, id.as_bytes());
         let hash = tag.as_ref().first_chunk::<16>()?;
@@ -79,11 +85,17 @@ impl UsedTokens {
 }
 
 impl UsedOfEntry {
-    fn add(&mut self, hash: TokenHash, expires: i64, now: i64, share: usize) -> Result<(), Reason> {
+    fn add_hash(
+        &mut self,
+        hash: TokenHash,
+        expires: i64,
+        now: i64,
+        share: usize,
+    ) -> Result<(), Reason> {
         if self.used.contains_key(&hash) {
             return Err(Reason::CallerTokenReused);
         }
-        let is_due = self.added >= BATCH || self.used.len() >= share;
+        let is_due = self.added >= CLEANUP_BATCH || self.used.len() >= share;
         if is_due && self.cleaned != Some(now) {
             self.used.retain(|_, expires| *expires > now);
             self.added = 0;

@@ -13,7 +13,7 @@ use keyferry_listener::{Bodies, plain_text};
 use super::inputs::{self, Segment, View};
 use super::metadata::METADATA_PATH;
 use super::openapi::Documents;
-use super::token_api::{PublicParts, contained};
+use super::token_api::{PublicParts, contain_panic};
 use super::{exchange, kubeconfig, refusal};
 use crate::broker::Broker;
 use crate::inputs::Inputs;
@@ -45,17 +45,17 @@ pub(super) struct Enabled {
 }
 
 impl Enabled {
-    fn of(parts: &PublicParts) -> Self {
+    fn of_parts(parts: &PublicParts) -> Self {
         Self {
             inputs: parts.has_inputs,
             metadata: parts.metadata.is_some(),
         }
     }
 
-    pub(super) fn has(self, route: ApiRoute) -> bool {
+    pub(super) fn has_route(self, route: ApiRoute) -> bool {
         match route {
             ApiRoute::Metadata => self.metadata,
-            route => self.inputs || route.view().is_none(),
+            route => self.inputs || route.inputs_view().is_none(),
         }
     }
 }
@@ -68,7 +68,7 @@ pub(super) struct OpenParts {
 }
 
 impl ApiRoute {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL_ROUTES: [Self; 14] = [
         Self::Exchange,
         Self::Kubeconfig,
         Self::InputsCluster,
@@ -106,7 +106,7 @@ impl ApiRoute {
     }
 
     /// The collection of an inputs route.
-    pub(super) fn view(self) -> Option<View> {
+    pub(super) fn inputs_view(self) -> Option<View> {
         match self {
             Self::InputsCluster => Some(View::Cluster),
             Self::InputsAccesses => Some(View::Accesses),
@@ -118,54 +118,64 @@ impl ApiRoute {
 
     /// The handler that needs the hub's state; `None` for a public route, and for one that the
     /// configuration turns off.
-    fn open(self, parts: &OpenParts) -> Option<MethodRouter> {
+    fn hub_handler(self, parts: &OpenParts) -> Option<MethodRouter> {
         let broker = Arc::clone(&parts.broker);
         match self {
             Self::Exchange => {
                 let bodies = Arc::clone(&parts.bodies);
                 let handler = any(move |broker, request| {
-                    contained(exchange::answer(Arc::clone(&bodies), broker, request))
+                    contain_panic(exchange::answer_exchange(
+                        Arc::clone(&bodies),
+                        broker,
+                        request,
+                    ))
                 });
                 Some(handler.with_state(broker))
             }
             Self::Kubeconfig => {
                 let handler = any(|broker, path, request| {
-                    contained(kubeconfig::answer(broker, path, request))
+                    contain_panic(kubeconfig::answer_kubeconfig(broker, path, request))
                 });
                 Some(handler.with_state(broker))
             }
             route => {
-                let (view, inputs) = (route.view()?, Arc::clone(parts.inputs.as_ref()?));
+                let (view, inputs) = (route.inputs_view()?, Arc::clone(parts.inputs.as_ref()?));
                 Some(any(move |segment: Segment, request: Request| {
                     let (inputs, broker) = (Arc::clone(&inputs), Arc::clone(&broker));
-                    contained(inputs::answer(view, inputs, broker, segment, request))
+                    contain_panic(inputs::answer_inputs(
+                        view, inputs, broker, segment, request,
+                    ))
                 }))
             }
         }
     }
 
     /// The handler of a public route, which every client may ask without a credential.
-    fn public(self, parts: &PublicParts, documents: &Arc<Documents>) -> Option<MethodRouter> {
+    fn public_handler(
+        self,
+        parts: &PublicParts,
+        documents: &Arc<Documents>,
+    ) -> Option<MethodRouter> {
         match self {
             Self::Health | Self::Healthz | Self::Livez => Some(any(async |request: Request| {
-                public(&request, || live(true))
+                answer_get(&request, || readiness_response(true))
             })),
             Self::Ready | Self::Readyz => {
                 let health = parts.health.clone();
                 Some(any(async move |request: Request| {
-                    public(&request, || live(health.is_ready()))
+                    answer_get(&request, || readiness_response(health.is_ready()))
                 }))
             }
             Self::OpenApiYaml | Self::OpenApiJson => {
                 let documents = Arc::clone(documents);
                 Some(any(async move |request: Request| {
-                    public(&request, || documents.answer(self))
+                    answer_get(&request, || documents.document_response(self))
                 }))
             }
             Self::Metadata => {
                 let metadata = parts.metadata.clone()?;
                 Some(any(async move |request: Request| {
-                    public(&request, || metadata.answer())
+                    answer_get(&request, || metadata.metadata_response())
                 }))
             }
             _ => None,
@@ -175,10 +185,10 @@ impl ApiRoute {
 
 /// The public routes, which are open from the start.
 pub(super) fn public_routes(parts: &PublicParts) -> Router {
-    let documents = Arc::new(Documents::new(Enabled::of(parts)));
-    ApiRoute::ALL
+    let documents = Arc::new(Documents::new(Enabled::of_parts(parts)));
+    ApiRoute::ALL_ROUTES
         .into_iter()
-        .filter_map(|route| Some((route, route.public(parts, &documents)?)))
+        .filter_map(|route| Some((route, route.public_handler(parts, &documents)?)))
         .fold(Router::new(), |router, (route, handler)| {
             router.route(route.path(), handler)
         })
@@ -186,16 +196,16 @@ pub(super) fn public_routes(parts: &PublicParts) -> Router {
 
 /// The routes that need the hub's state.
 pub(super) fn open_routes(parts: &OpenParts) -> Router {
-    ApiRoute::ALL
+    ApiRoute::ALL_ROUTES
         .into_iter()
-        .filter_map(|route| Some((route, route.open(parts)?)))
+        .filter_map(|route| Some((route, route.hub_handler(parts)?)))
         .fold(Router::new(), |router, (route, handler)| {
             router.route(route.path(), handler)
         })
 }
 
 /// Answers a GET or HEAD. The router drops the body for HEAD and keeps its length.
-fn public(request: &Request, answer: impl FnOnce() -> Response<Body>) -> Response<Body> {
+fn answer_get(request: &Request, answer: impl FnOnce() -> Response<Body>) -> Response<Body> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return refusal::not_allowed("GET, HEAD");
     }
@@ -203,7 +213,7 @@ fn public(request: &Request, answer: impl FnOnce() -> Response<Body>) -> Respons
 }
 
 /// Reports only whether it is ready. The cause is on the health listener, which is not public.
-fn live(is_well: bool) -> Response<Body> {
+fn readiness_response(is_well: bool) -> Response<Body> {
     if is_well {
         plain_text(StatusCode::OK, "ok\n")
     } else {

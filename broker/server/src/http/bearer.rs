@@ -6,7 +6,7 @@ use keyferry_core::caller::PresentedToken;
 
 /// Returns the request's single bearer token (RFC 6750 section 2.1), if it has an `Authorization`
 /// header.
-pub(super) fn token(headers: &HeaderMap) -> Result<Option<PresentedToken<'_>>, Reason> {
+pub(super) fn bearer_token(headers: &HeaderMap) -> Result<Option<PresentedToken<'_>>, Reason> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
         return Ok(None);

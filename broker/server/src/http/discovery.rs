@@ -23,7 +23,11 @@ struct Shared {
 
 /// The routes of the discovery listener: the hub's documents and those of managed issuers.
 /// `max_age` is the same in every response.
-pub fn routes(published: PublicationReader, own: ManagedIssuers, max_age: Duration) -> Router {
+pub fn discovery_routes(
+    published: PublicationReader,
+    own: ManagedIssuers,
+    max_age: Duration,
+) -> Router {
     let cache_control = HeaderValue::from_str(&cache_control(max_age))
         .unwrap_or(HeaderValue::from_static("public, max-age=60"));
     let hub = Arc::new(Shared {
@@ -31,21 +35,21 @@ pub fn routes(published: PublicationReader, own: ManagedIssuers, max_age: Durati
         cache_control: cache_control.clone(),
     });
     Router::new()
-        .route(DISCOVERY_PATH, any(metadata))
-        .route(KEYS_PATH, any(jwks))
+        .route(DISCOVERY_PATH, any(answer_metadata))
+        .route(KEYS_PATH, any(answer_jwks))
         .with_state(hub)
-        .merge(managed_issuers::routes(own, cache_control))
+        .merge(managed_issuers::managed_issuer_routes(own, cache_control))
         .fallback(async || not_found())
 }
 
-async fn metadata(State(hub): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
-    answer(&hub, &request, METADATA_TYPE, |published| {
+async fn answer_metadata(State(hub): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
+    answer_document(&hub, &request, METADATA_TYPE, |published| {
         &published.metadata
     })
 }
 
-async fn jwks(State(hub): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
-    answer(&hub, &request, KEYS_TYPE, |published| &published.jwks)
+async fn answer_jwks(State(hub): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
+    answer_document(&hub, &request, KEYS_TYPE, |published| &published.jwks)
 }
 
 /// The response for everything that does not exist, for whatever reason.
@@ -53,7 +57,7 @@ pub(super) fn not_found() -> Response<Body> {
     plain_text(StatusCode::NOT_FOUND, "not found\n")
 }
 
-fn answer(
+fn answer_document(
     shared: &Shared,
     request: &Request<Body>,
     content_type: &'static str,
@@ -63,7 +67,7 @@ fn answer(
         return refused;
     }
     match &*shared.published.borrow() {
-        Some(published) => respond(
+        Some(published) => document_response(
             document(published),
             content_type,
             &shared.cache_control,
@@ -89,7 +93,7 @@ fn refused_method(method: &Method) -> Option<Response<Body>> {
 
 /// Responds with a document in its only form. `Accept` is ignored, because verifiers send all kinds
 /// of values here.
-pub(super) fn respond(
+pub(super) fn document_response(
     document: &Document,
     content_type: &'static str,
     cache_control: &HeaderValue,
@@ -102,7 +106,7 @@ pub(super) fn respond(
         .headers()
         .get_all(header::IF_NONE_MATCH)
         .iter()
-        .any(|value| names(value, &document.etag));
+        .any(|value| contains_etag(value, &document.etag));
     // The router drops the body for HEAD and keeps its length.
     let (status, body) = if unchanged {
         (StatusCode::NOT_MODIFIED, Bytes::new())
@@ -131,7 +135,7 @@ pub(super) fn respond(
 }
 
 /// Whether `If-None-Match` contains this ETag, by weak comparison (RFC 9110 section 13.1.2).
-pub(super) fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
+pub(super) fn contains_etag(if_none_match: &HeaderValue, etag: &str) -> bool {
     let Ok(list) = if_none_match.to_str() else {
         return false;
     };

@@ -29,19 +29,19 @@ use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, Credential, Issuance};
 
 /// The route's name in audit records.
-const ROUTE: &str = "exchange";
+const ROUTE_NAME: &str = "exchange";
 
 /// How long a request's body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Memory that an HTTP/2 request takes beside its body, in KiB. Under HTTP/1.1 the connection's own
 /// memory covers it.
-pub(super) const STREAM: u32 = 4;
+pub(super) const STREAM_KIB: u32 = 4;
 
-const KIB: usize = 1024;
+const BYTES_PER_KIB: usize = 1024;
 
 /// Answers a token exchange. The memory of the request body counts until the response exists.
-pub(super) async fn answer(
+pub(super) async fn answer_exchange(
     bodies: Arc<Bodies>,
     State(broker): State<Arc<Broker>>,
     request: Request<Body>,
@@ -51,17 +51,17 @@ pub(super) async fn answer(
     }
     let (id, source) = (broker.request_id(), source_of(&request));
     let certificate = certificate_of(&request);
-    let mut share = bodies.share(source);
-    let body = match read(request, &mut share).await {
+    let mut share = bodies.new_share(source);
+    let body = match read_request(request, &mut share).await {
         Ok(body) => body,
         Err(unreadable) => {
             drop(share);
-            return refuse(&broker, unreadable, id, source).await;
+            return refuse_unreadable(&broker, unreadable, id, source).await;
         }
     };
-    match form(&body, certificate.as_ref()) {
-        Ok(form) => exchange(&broker, form, certificate, id, source).await,
-        Err(unreadable) => refuse(&broker, unreadable, id, source).await,
+    match parse_form(&body, certificate.as_ref()) {
+        Ok(form) => exchange_token(&broker, form, certificate, id, source).await,
+        Err(unreadable) => refuse_unreadable(&broker, unreadable, id, source).await,
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn certificate_of<B>(request: &Request<B>) -> Option<Arc<PresentedCha
 
 /// Chooses the caller's proof of identity. A token beside a certificate is refused without a check
 /// of either: if one were ignored, a caller could act as another than its other proof says.
-pub(super) fn credential(
+pub(super) fn choose_credential(
     token: Option<PresentedToken<'_>>,
     certificate: Option<Arc<PresentedChain>>,
 ) -> Result<Credential<'_>, Reason> {
@@ -89,7 +89,7 @@ pub(super) fn credential(
     }
 }
 
-async fn refuse(
+async fn refuse_unreadable(
     broker: &Broker,
     unreadable: Unreadable,
     id: RequestId,
@@ -104,38 +104,40 @@ async fn refuse(
         Unreadable::NoRoom => {
             // Recorded and counted like any rate-limited request. The response is the same if that
             // rate limit is exhausted too.
-            let _ = broker.refuse(ROUTE, Reason::RateLimited, id, source).await;
-            return refusal::busy(Some(id));
+            let _ = broker
+                .audit_refusal(ROUTE_NAME, Reason::RateLimited, id, source)
+                .await;
+            return refusal::busy_response(Some(id));
         }
     };
     match broker
-        .refuse(ROUTE, Reason::RequestInvalid, id, source)
+        .audit_refusal(ROUTE_NAME, Reason::RequestInvalid, id, source)
         .await
     {
-        Ok(()) => refusal::malformed(status, error, &description, Some(id)),
-        Err(limited) => refusal::answer(&limited, Surface::Exchange, Some(id)),
+        Ok(()) => refusal::malformed_response(status, error, &description, Some(id)),
+        Err(limited) => refusal::refusal_response(&limited, Surface::Exchange, Some(id)),
     }
 }
 
-async fn exchange(
+async fn exchange_token(
     broker: &Broker,
     form: ExchangeRequest<'_>,
     certificate: Option<Arc<PresentedChain>>,
     id: RequestId,
     source: Source,
 ) -> Response<Body> {
-    let credential = match credential(form.subject_token, certificate) {
+    let credential = match choose_credential(form.subject_token, certificate) {
         Ok(credential) => credential,
         Err(reason) => {
-            let refused = match broker.refuse(ROUTE, reason, id, source).await {
+            let refused = match broker.audit_refusal(ROUTE_NAME, reason, id, source).await {
                 Ok(()) => reason.into(),
                 Err(limited) => limited,
             };
-            return refusal::answer(&refused, Surface::Exchange, Some(id));
+            return refusal::refusal_response(&refused, Surface::Exchange, Some(id));
         }
     };
     let request = broker::Request {
-        route: ROUTE,
+        route: ROUTE_NAME,
         credential,
         access: form.access,
         min_ttl: form.min_ttl,
@@ -145,7 +147,7 @@ async fn exchange(
         request_id: id,
         source,
     };
-    match broker.issue(&request).await {
+    match broker.issue_credential(&request).await {
         Ok(Issuance {
             token,
             usable,
@@ -163,7 +165,8 @@ async fn exchange(
                 issued_token_type: form.issued_token_type,
                 token_type: "Bearer",
                 expires_in: usable.as_secs(),
-                keyferry_cluster: target.map(|target| PublicCluster::of(target, ca_pem.as_deref())),
+                keyferry_cluster: target
+                    .map(|target| PublicCluster::of_target(target, ca_pem.as_deref())),
             };
             // With room for all of it, the buffer does not grow while it is written. A growing
             // buffer would leave copies of the token behind.
@@ -174,10 +177,14 @@ async fn exchange(
                 Ok(()) => {
                     refusal::secret_answer(StatusCode::OK, "application/json", body, Some(id))
                 }
-                Err(_) => refusal::answer(&Reason::MintFailed.into(), Surface::Exchange, Some(id)),
+                Err(_) => refusal::refusal_response(
+                    &Reason::MintFailed.into(),
+                    Surface::Exchange,
+                    Some(id),
+                ),
             }
         }
-        Err(refused) => refusal::answer(&refused, Surface::Exchange, Some(id)),
+        Err(refused) => refusal::refusal_response(&refused, Surface::Exchange, Some(id)),
     }
 }
 
@@ -214,7 +221,7 @@ impl From<Full> for Unreadable {
     }
 }
 
-fn malformed(status: StatusCode, description: impl Into<String>) -> Unreadable {
+fn malformed_request(status: StatusCode, description: impl Into<String>) -> Unreadable {
     Unreadable::Malformed {
         status,
         error: "invalid_request",
@@ -222,27 +229,27 @@ fn malformed(status: StatusCode, description: impl Into<String>) -> Unreadable {
     }
 }
 
-fn invalid(description: impl Into<String>) -> Unreadable {
-    malformed(StatusCode::BAD_REQUEST, description)
+fn invalid_request(description: impl Into<String>) -> Unreadable {
+    malformed_request(StatusCode::BAD_REQUEST, description)
 }
 
 /// Reads the body of a request whose head is that of an exchange.
-async fn read<B: HttpBody<Data = Bytes>>(
+async fn read_request<B: HttpBody<Data = Bytes>>(
     request: Request<B>,
     share: &mut Share,
 ) -> Result<Vec<u8>, Unreadable> {
     if request.version() == Version::HTTP_2 {
-        share.grow(STREAM)?;
+        share.grow_by(STREAM_KIB)?;
     }
     let (head, body) = request.into_parts();
     // Checked before the body arrives, so that the head is not kept in memory meanwhile.
-    let fit = check(&head);
+    let fit = check_head(&head);
     drop(head);
     // The body is read before any refusal: under HTTP/2, a response beside an unread body breaks
     // the stream.
-    let body = timeout(BODY_DEADLINE, collect(body, share)).await;
+    let body = timeout(BODY_DEADLINE, collect_body(body, share)).await;
     let body = body.map_err(|_| {
-        malformed(
+        malformed_request(
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive within 30 s",
         )
@@ -252,13 +259,13 @@ async fn read<B: HttpBody<Data = Bytes>>(
 
 /// Collects a body into one buffer. Frames are copied and never kept, because one byte of a frame
 /// can keep a buffer of many KiB alive.
-async fn collect<B: HttpBody<Data = Bytes>>(
+async fn collect_body<B: HttpBody<Data = Bytes>>(
     body: B,
     share: &mut Share,
 ) -> Result<Vec<u8>, Unreadable> {
     let mut body = pin!(body);
     let too_large = || {
-        malformed(
+        malformed_request(
             StatusCode::PAYLOAD_TOO_LARGE,
             "the body is larger than 64 KiB or broke off",
         )
@@ -274,7 +281,7 @@ async fn collect<B: HttpBody<Data = Bytes>>(
             return Err(too_large());
         }
         if room.is_ok() {
-            room = append(&mut form, &data, share);
+            room = append_to_form(&mut form, &data, share);
         }
         if room.is_err() {
             // The rest is read and dropped, so that the client can receive the response.
@@ -287,14 +294,16 @@ async fn collect<B: HttpBody<Data = Bytes>>(
 
 /// Appends to the form, doubling its capacity as needed. Accounts for the memory before it
 /// allocates.
-fn append(form: &mut Vec<u8>, data: &[u8], share: &mut Share) -> Result<(), Full> {
+fn append_to_form(form: &mut Vec<u8>, data: &[u8], share: &mut Share) -> Result<(), Full> {
     let needed = form.len() + data.len();
     if needed > form.capacity() {
         let capacity = needed
             .max(form.capacity() * 2)
             .min(MAX_FORM_BYTES)
-            .next_multiple_of(KIB);
-        share.grow(u32::try_from((capacity - form.capacity()) / KIB).map_err(|_| Full)?)?;
+            .next_multiple_of(BYTES_PER_KIB);
+        share.grow_by(
+            u32::try_from((capacity - form.capacity()) / BYTES_PER_KIB).map_err(|_| Full)?,
+        )?;
         form.reserve_exact(capacity - form.len());
     }
     form.extend_from_slice(data);
@@ -302,25 +311,28 @@ fn append(form: &mut Vec<u8>, data: &[u8], share: &mut Share) -> Result<(), Full
 }
 
 /// Checks that the request head is that of an exchange.
-fn check(request: &Parts) -> Result<(), Unreadable> {
+fn check_head(request: &Parts) -> Result<(), Unreadable> {
     if request.uri.query().is_some() {
-        return Err(invalid(
+        return Err(invalid_request(
             "parameters belong in the body, not in the query string",
         ));
     }
     if request.headers.contains_key(header::AUTHORIZATION) {
-        return Err(invalid(
+        return Err(invalid_request(
             "the caller authenticates with subject_token alone; send no Authorization header",
         ));
     }
     if !is_form(&request.headers) {
         let description = "the body must be application/x-www-form-urlencoded in UTF-8";
-        return Err(malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE, description));
+        return Err(malformed_request(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            description,
+        ));
     }
     Ok(())
 }
 
-fn form<'a>(
+fn parse_form<'a>(
     body: &'a [u8],
     certificate: Option<&Arc<PresentedChain>>,
 ) -> Result<ExchangeRequest<'a>, Unreadable> {
@@ -328,8 +340,8 @@ fn form<'a>(
         Some(_) => ClientCertificate::Presented,
         None => ClientCertificate::Absent,
     };
-    exchange::parse(body, certificate).map_err(|error| match error {
-        ExchangeError::InvalidRequest { .. } => invalid(error.to_string()),
+    exchange::parse_exchange(body, certificate).map_err(|error| match error {
+        ExchangeError::InvalidRequest { .. } => invalid_request(error.to_string()),
         ExchangeError::InvalidTarget { .. } => Unreadable::Malformed {
             status: StatusCode::BAD_REQUEST,
             error: "invalid_target",
@@ -366,8 +378,8 @@ mod tests {
     use keyferry_listener::Source;
 
     use super::{
-        BODY_DEADLINE, Bodies, MAX_FORM_BYTES, PublicCluster, STREAM, TokenResponse, Unreadable,
-        read,
+        BODY_DEADLINE, Bodies, MAX_FORM_BYTES, PublicCluster, STREAM_KIB, TokenResponse,
+        Unreadable, read_request,
     };
 
     #[test]
@@ -427,8 +439,8 @@ mod tests {
     async fn a_body_that_never_ends_is_given_up() {
         let begun = tokio::time::Instant::now();
         let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        let mut share = Bodies::new(true).share(Source::default());
-        let refused = read(exchange(body, Version::HTTP_11), &mut share).await;
+        let mut share = Bodies::new(true).new_share(Source::default());
+        let refused = read_request(exchange(body, Version::HTTP_11), &mut share).await;
         assert_eq!(
             (status(refused), begun.elapsed()),
             (Err(Some(StatusCode::REQUEST_TIMEOUT)), BODY_DEADLINE)
@@ -447,8 +459,8 @@ mod tests {
             (20_000, 32),
             (MAX_FORM_BYTES, 64),
         ] {
-            let mut share = bodies.share(Source::default());
-            let body = read(exchange(in_bytes(bytes), Version::HTTP_11), &mut share)
+            let mut share = bodies.new_share(Source::default());
+            let body = read_request(exchange(in_bytes(bytes), Version::HTTP_11), &mut share)
                 .await
                 .ok()
                 .unwrap();
@@ -459,32 +471,36 @@ mod tests {
                 body.capacity()
             );
         }
-        let mut share = bodies.share(Source::default());
-        let refused = read(
+        let mut share = bodies.new_share(Source::default());
+        let refused = read_request(
             exchange(in_bytes(MAX_FORM_BYTES + 1), Version::HTTP_11),
             &mut share,
         )
         .await;
         assert_eq!(status(refused), Err(Some(StatusCode::PAYLOAD_TOO_LARGE)));
-        let mut share = bodies.share(Source::default());
-        read(exchange(in_bytes(1024), Version::HTTP_2), &mut share)
+        let mut share = bodies.new_share(Source::default());
+        read_request(exchange(in_bytes(1024), Version::HTTP_2), &mut share)
             .await
             .ok()
             .unwrap();
-        assert_eq!(share.kib(), 1 + STREAM, "a stream counts beside its body");
+        assert_eq!(
+            share.kib(),
+            1 + STREAM_KIB,
+            "a stream counts beside its body"
+        );
     }
 
     /// As many bodies as one address can have under way. A declared body length reserves no memory.
     #[tokio::test]
     async fn bodies_that_do_not_end_leave_room_to_others() {
         let bodies = Bodies::new(true);
-        let source = |last: u8| Source::of([192, 0, 2, last].into());
+        let source = |last: u8| Source::of_address([192, 0, 2, last].into());
         let endless = |last: u8| {
             let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 60 * 1024]))])
                 .chain(stream::pending());
-            let mut share = bodies.share(source(last));
+            let mut share = bodies.new_share(source(last));
             async move {
-                read(
+                read_request(
                     exchange(Body::from_stream(begun), Version::HTTP_2),
                     &mut share,
                 )
@@ -504,8 +520,8 @@ mod tests {
             "some are refused at once"
         );
         let ask = async |last| {
-            let mut share = bodies.share(source(last));
-            status(read(exchange(in_bytes(2000), Version::HTTP_2), &mut share).await)
+            let mut share = bodies.new_share(source(last));
+            status(read_request(exchange(in_bytes(2000), Version::HTTP_2), &mut share).await)
         };
         assert_eq!((ask(1).await, ask(200).await), (Err(None), Ok(2000)));
         drop(held);
@@ -517,18 +533,18 @@ mod tests {
     #[tokio::test]
     async fn what_has_no_room_is_read_to_its_end() {
         let bodies = Bodies::new(false);
-        let [mut others, mut rest] = [(); 2].map(|()| bodies.share(Source::default()));
-        rest.grow(2).unwrap();
-        while others.grow(1).is_ok() {}
+        let [mut others, mut rest] = [(); 2].map(|()| bodies.new_share(Source::default()));
+        rest.grow_by(2).unwrap();
+        while others.grow_by(1).is_ok() {}
         drop(rest);
-        let mut share = bodies.share(Source::default());
+        let mut share = bodies.new_share(Source::default());
         let left = Arc::new(AtomicUsize::new(5000));
         let counted = Arc::clone(&left);
         let frames = stream::iter(0..5000).map(move |_| {
             counted.fetch_sub(1, Ordering::Relaxed);
             Ok::<_, std::io::Error>(Bytes::from_static(b"x"))
         });
-        let refused = read(
+        let refused = read_request(
             exchange(Body::from_stream(frames), Version::HTTP_11),
             &mut share,
         )

@@ -12,7 +12,7 @@ use keyferry_hub::live::LiveObjects;
 use keyferry_issuer::publication::PublicationReader;
 use keyferry_platform::metrics::Metrics;
 
-use super::metrics::exposition;
+use super::metrics::exposition_response;
 
 /// The state that the health routes report.
 #[derive(Clone)]
@@ -30,34 +30,34 @@ pub struct HealthParts {
 }
 
 /// Builds the routes `/livez`, `/readyz` and, if there are metrics to expose, `/metrics`.
-pub fn routes(parts: HealthParts) -> Router {
+pub fn health_routes(parts: HealthParts) -> Router {
     let mut routes = Router::new()
-        .route("/livez", get(live))
-        .route("/readyz", get(ready));
+        .route("/livez", get(answer_live))
+        .route("/readyz", get(answer_ready));
     if let Some(metrics) = parts.metrics.clone() {
-        routes = routes.route("/metrics", get(async move || exposition(&metrics)));
+        routes = routes.route("/metrics", get(async move || exposition_response(&metrics)));
     }
     routes.with_state(parts)
 }
 
 /// Reports that the process runs. It does not depend on the hub: a restart would only lose cached
 /// state.
-async fn live() -> &'static str {
+async fn answer_live() -> &'static str {
     "ok\n"
 }
 
-async fn ready(State(parts): State<HealthParts>) -> (StatusCode, &'static str) {
-    readiness(&parts)
+async fn answer_ready(State(parts): State<HealthParts>) -> (StatusCode, &'static str) {
+    readiness_response(&parts)
 }
 
 impl HealthParts {
     /// Whether clients should send requests here.
     pub(super) fn is_ready(&self) -> bool {
-        readiness(self).0 == StatusCode::OK
+        readiness_response(self).0 == StatusCode::OK
     }
 }
 
-fn readiness(parts: &HealthParts) -> (StatusCode, &'static str) {
+fn readiness_response(parts: &HealthParts) -> (StatusCode, &'static str) {
     if parts.stopping.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "not serving: stopping\n")
     } else if parts.published.is_cut_off() && parts.published.current().is_some() {

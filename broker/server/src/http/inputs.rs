@@ -19,7 +19,7 @@ use super::exchange::{certificate_of, source_of};
 use super::refusal::{self, Surface};
 use crate::broker::{Broker, Refusal};
 use crate::inputs::{
-    InputResource, Inputs, InputsAnswer, InputsRefusal, ROUTE, ShownCredential, Turn,
+    InputResource, Inputs, InputsAnswer, InputsRefusal, ROUTE_NAME, ShownCredential, Turn,
 };
 
 /// The first segment of every path of this API, as it is in a request.
@@ -37,7 +37,7 @@ pub(super) enum View {
 impl View {
     /// The resource that a path names. A name needs no percent-encoding, and one path must not
     /// have two spellings.
-    fn resource(self, segment: Segment, path: &str) -> Option<InputResource> {
+    fn resource_of_path(self, segment: Segment, path: &str) -> Option<InputResource> {
         if path.contains('%') {
             return None;
         }
@@ -53,7 +53,7 @@ impl View {
 }
 
 /// Answers with a collection.
-pub(super) async fn answer(
+pub(super) async fn answer_inputs(
     view: View,
     inputs: Arc<Inputs>,
     broker: Arc<Broker>,
@@ -68,39 +68,45 @@ pub(super) async fn answer(
         return with_query(&broker, id, source).await;
     }
     let certificate = certificate_of(&request);
-    let shown = shown(request.headers(), certificate, &broker, source).await;
-    let resource = view.resource(segment, request.uri().path());
-    let answered = inputs.answer(shown, resource, id);
+    let shown = shown_credential(request.headers(), certificate, &broker, source).await;
+    let resource = view.resource_of_path(segment, request.uri().path());
+    let answered = inputs.answer_request(shown, resource, id);
     match answered.await {
-        Ok(answer) => respond(answer, request.headers(), id),
+        Ok(answer) => inputs_response(answer, request.headers(), id),
         Err(InputsRefusal::TooMany) => {
             let limited = broker.rate_limited(source).await;
-            refusal::answer(&limited, Surface::Inputs, Some(id))
+            refusal::refusal_response(&limited, Surface::Inputs, Some(id))
         }
         Err(InputsRefusal::Credential) => {
             let reason = Reason::InputCredentialRejected;
-            unauthorized(broker.refuse(ROUTE, reason, id, source).await, id)
+            unauthorized_response(
+                broker.audit_refusal(ROUTE_NAME, reason, id, source).await,
+                id,
+            )
         }
         Err(InputsRefusal::Ambiguous) => {
             let reason = Reason::CallerAmbiguous;
-            unauthorized(broker.refuse(ROUTE, reason, id, source).await, id)
+            unauthorized_response(
+                broker.audit_refusal(ROUTE_NAME, reason, id, source).await,
+                id,
+            )
         }
         Err(InputsRefusal::Certificate(refused)) => {
-            let recorded = broker.refuse_input_certificate(ROUTE, &refused, id, source);
-            unauthorized(recorded.await, id)
+            let recorded = broker.refuse_input_certificate(ROUTE_NAME, &refused, id, source);
+            unauthorized_response(recorded.await, id)
         }
         Err(InputsRefusal::NotFound) => not_found(id),
         Err(InputsRefusal::NotAvailable(error)) => {
-            refusal::answer(&error.into(), Surface::Inputs, Some(id))
+            refusal::refusal_response(&error.into(), Surface::Inputs, Some(id))
         }
         Err(InputsRefusal::Unrecorded) => {
-            refusal::answer(&Reason::AuditUnavailable.into(), Surface::Inputs, Some(id))
+            refusal::refusal_response(&Reason::AuditUnavailable.into(), Surface::Inputs, Some(id))
         }
     }
 }
 
 /// Reads the credential in the headers, or verifies that of the connection.
-async fn shown(
+async fn shown_credential(
     headers: &HeaderMap,
     certificate: Option<Arc<PresentedChain>>,
     broker: &Broker,
@@ -132,12 +138,12 @@ impl AsRef<[u8]> for Sent {
     }
 }
 
-fn respond(answer: InputsAnswer, headers: &HeaderMap, id: RequestId) -> Response<Body> {
+fn inputs_response(answer: InputsAnswer, headers: &HeaderMap, id: RequestId) -> Response<Body> {
     let InputsAnswer { collection, turn } = answer;
     let unchanged = headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
-        .any(|value| discovery::names(value, collection.etag()));
+        .any(|value| discovery::contains_etag(value, collection.etag()));
     let (status, body) = if unchanged {
         (StatusCode::NOT_MODIFIED, Bytes::new())
     } else {
@@ -167,29 +173,29 @@ fn respond(answer: InputsAnswer, headers: &HeaderMap, id: RequestId) -> Response
 
 /// The response to a credential for another path, and to a path that names nothing.
 fn not_found(id: RequestId) -> Response<Body> {
-    refusal::answer(&Reason::InputsNotGranted.into(), Surface::Inputs, Some(id))
+    refusal::refusal_response(&Reason::InputsNotGranted.into(), Surface::Inputs, Some(id))
 }
 
 /// The same answer to every refused credential, whatever the audit record says.
-fn unauthorized(recorded: Result<(), Refusal>, id: RequestId) -> Response<Body> {
+fn unauthorized_response(recorded: Result<(), Refusal>, id: RequestId) -> Response<Body> {
     let refused = match recorded {
         Ok(()) => Reason::InputCredentialRejected.into(),
         Err(limited) => limited,
     };
-    refusal::answer(&refused, Surface::Inputs, Some(id))
+    refusal::refusal_response(&refused, Surface::Inputs, Some(id))
 }
 
 async fn with_query(broker: &Broker, id: RequestId, source: Source) -> Response<Body> {
     match broker
-        .refuse(ROUTE, Reason::RequestInvalid, id, source)
+        .audit_refusal(ROUTE_NAME, Reason::RequestInvalid, id, source)
         .await
     {
-        Ok(()) => refusal::malformed(
+        Ok(()) => refusal::malformed_response(
             StatusCode::BAD_REQUEST,
             "invalid_request",
             "query parameters are not accepted; send the credential in Authorization",
             Some(id),
         ),
-        Err(limited) => refusal::answer(&limited, Surface::Inputs, Some(id)),
+        Err(limited) => refusal::refusal_response(&limited, Surface::Inputs, Some(id)),
     }
 }

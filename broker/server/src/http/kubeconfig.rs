@@ -16,15 +16,15 @@ use keyferry_listener::Source;
 use secrecy::ExposeSecret;
 
 use super::bearer;
-use super::exchange::{certificate_of, credential, source_of};
+use super::exchange::{certificate_of, choose_credential, source_of};
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, Issuance};
 
 /// The route's name in audit records.
-const ROUTE: &str = "kubeconfig";
+const ROUTE_NAME: &str = "kubeconfig";
 
 /// Answers with a kubeconfig.
-pub(super) async fn answer(
+pub(super) async fn answer_kubeconfig(
     State(broker): State<Arc<Broker>>,
     path: Result<Path<(String, String)>, PathRejection>,
     request: Request,
@@ -34,7 +34,7 @@ pub(super) async fn answer(
     }
     let (id, source) = (broker.request_id(), source_of(&request));
     if request.uri().query().is_some() {
-        return malformed(
+        return refuse_malformed(
             &broker,
             "query parameters are not accepted; send the token in Authorization",
             id,
@@ -42,14 +42,15 @@ pub(super) async fn answer(
         )
         .await;
     }
-    let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, Some(id));
+    let refuse =
+        |reason: Reason| refusal::refusal_response(&reason.into(), Surface::Resource, Some(id));
     let certificate = certificate_of(&request);
-    let credential =
-        bearer::token(request.headers()).and_then(|token| credential(token, certificate));
+    let credential = bearer::bearer_token(request.headers())
+        .and_then(|token| choose_credential(token, certificate));
     let credential = match credential {
         Ok(credential) => credential,
         Err(reason) => {
-            return match broker.refuse(ROUTE, reason, id, source).await {
+            return match broker.audit_refusal(ROUTE_NAME, reason, id, source).await {
                 Ok(()) => refuse(reason),
                 Err(limited) => refuse(limited.reason),
             };
@@ -57,8 +58,8 @@ pub(super) async fn answer(
     };
     // A name needs no percent-encoding, and one path must not have two spellings.
     let path = Some(path).filter(|_| !request.uri().path().contains('%'));
-    let Some(access) = path.and_then(access) else {
-        return malformed(
+    let Some(access) = path.and_then(access_of_path) else {
+        return refuse_malformed(
             &broker,
             "the path names no namespace and access",
             id,
@@ -67,7 +68,7 @@ pub(super) async fn answer(
         .await;
     };
     let request = broker::Request {
-        route: ROUTE,
+        route: ROUTE_NAME,
         credential,
         access: access.clone(),
         min_ttl: None,
@@ -76,7 +77,7 @@ pub(super) async fn answer(
         request_id: id,
         source,
     };
-    match broker.issue(&request).await {
+    match broker.issue_credential(&request).await {
         Ok(Issuance {
             token,
             target,
@@ -93,7 +94,7 @@ pub(super) async fn answer(
                 access: &access,
                 token: token.secret(),
             };
-            match kubeconfig::render(&parts) {
+            match kubeconfig::render_kubeconfig(&parts) {
                 Ok(document) => refusal::secret_answer(
                     StatusCode::OK,
                     "application/yaml",
@@ -103,31 +104,31 @@ pub(super) async fn answer(
                 Err(_) => refuse(Reason::MintFailed),
             }
         }
-        Err(refused) => refusal::answer(&refused, Surface::Resource, Some(id)),
+        Err(refused) => refusal::refusal_response(&refused, Surface::Resource, Some(id)),
     }
 }
 
-async fn malformed(
+async fn refuse_malformed(
     broker: &Broker,
     description: &str,
     id: RequestId,
     source: Source,
 ) -> Response<Body> {
     match broker
-        .refuse(ROUTE, Reason::RequestInvalid, id, source)
+        .audit_refusal(ROUTE_NAME, Reason::RequestInvalid, id, source)
         .await
     {
-        Ok(()) => refusal::malformed(
+        Ok(()) => refusal::malformed_response(
             StatusCode::BAD_REQUEST,
             "invalid_request",
             description,
             Some(id),
         ),
-        Err(limited) => refusal::answer(&limited, Surface::Resource, Some(id)),
+        Err(limited) => refusal::refusal_response(&limited, Surface::Resource, Some(id)),
     }
 }
 
-fn access(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessName> {
+fn access_of_path(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessName> {
     let Path((namespace, name)) = path.ok()?;
     Some(AccessName {
         namespace: Namespace::new(namespace).ok()?,

@@ -18,15 +18,15 @@ pub use crate::certificate_source::{CertificateAccess, Pod, PodEvents};
 ///
 /// # Errors
 /// [`ListenError`].
-pub async fn bind(
+pub async fn bind_listener(
     listener: &Listener,
     bounds: Bounds,
     host: Option<&str>,
     access: &CertificateAccess,
     metrics: &Metrics,
 ) -> Result<TlsListener, ListenError> {
-    let source = certificate_source::of(&listener.tls, access)?;
-    TlsListener::bind(listener, bounds, host, source, counted(metrics)).await
+    let source = certificate_source::certificate_source(&listener.tls, access)?;
+    TlsListener::bind(listener, bounds, host, source, listener_metrics(metrics)).await
 }
 
 /// Checks the serving certificate of a listener, without opening it. Returns what is wrong with the
@@ -39,12 +39,12 @@ pub async fn check_certificate(
     host: Option<&str>,
     access: &CertificateAccess,
 ) -> Result<Option<DiscoveryAuthorityMismatch>, ServingCertificateError> {
-    let source = certificate_source::of(&listener.tls, access)?;
+    let source = certificate_source::certificate_source(&listener.tls, access)?;
     keyferry_listener::check_certificate(listener, host, &*source).await
 }
 
 /// Counts what happens to listeners in these metrics.
-pub fn counted(metrics: &Metrics) -> Arc<dyn ListenerMetrics> {
+pub fn listener_metrics(metrics: &Metrics) -> Arc<dyn ListenerMetrics> {
     Arc::new(Counted(metrics.clone()))
 }
 
@@ -80,12 +80,12 @@ impl ListenerMetrics for Counted {
 mod tests {
     use keyferry_platform::metrics::Metrics;
 
-    use super::counted;
+    use super::listener_metrics;
 
     #[test]
     fn each_event_has_its_metric() {
         let metrics = Metrics::default();
-        let counts = counted(&metrics);
+        let counts = listener_metrics(&metrics);
         for _ in 0..3 {
             counts.connection_opened("api");
         }

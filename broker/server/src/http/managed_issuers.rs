@@ -22,21 +22,21 @@ struct Shared {
 
 /// Builds the routes below `/issuers/{target}`. The same documents are also served where RFC 8414
 /// section 3.1 looks for those of an issuer with a path.
-pub(super) fn routes(issuers: ManagedIssuers, cache_control: HeaderValue) -> Router {
+pub(super) fn managed_issuer_routes(issuers: ManagedIssuers, cache_control: HeaderValue) -> Router {
     Router::new()
         .route(
             &format!("/issuers/{{target}}{DISCOVERY_PATH}"),
-            any(metadata),
+            any(answer_metadata),
         )
         .route(
             &format!("{DISCOVERY_PATH}/issuers/{{target}}"),
-            any(metadata),
+            any(answer_metadata),
         )
         .route(
             "/.well-known/oauth-authorization-server/issuers/{target}",
-            any(metadata),
+            any(answer_metadata),
         )
-        .route("/issuers/{target}/openid/v1/jwks", any(jwks))
+        .route("/issuers/{target}/openid/v1/jwks", any(answer_jwks))
         .with_state(Shared {
             issuers,
             cache_control,
@@ -46,8 +46,12 @@ pub(super) fn routes(issuers: ManagedIssuers, cache_control: HeaderValue) -> Rou
 /// The target name in the path. A name that is not valid text gives 404 too.
 type Named = Result<Path<String>, PathRejection>;
 
-async fn metadata(State(shared): State<Shared>, target: Named, request: Request) -> Response<Body> {
-    answer(
+async fn answer_metadata(
+    State(shared): State<Shared>,
+    target: Named,
+    request: Request,
+) -> Response<Body> {
+    answer_document(
         &shared,
         &target,
         &request,
@@ -56,8 +60,12 @@ async fn metadata(State(shared): State<Shared>, target: Named, request: Request)
     )
 }
 
-async fn jwks(State(shared): State<Shared>, target: Named, request: Request) -> Response<Body> {
-    answer(
+async fn answer_jwks(
+    State(shared): State<Shared>,
+    target: Named,
+    request: Request,
+) -> Response<Body> {
+    answer_document(
         &shared,
         &target,
         &request,
@@ -66,7 +74,7 @@ async fn jwks(State(shared): State<Shared>, target: Named, request: Request) -> 
     )
 }
 
-fn answer(
+fn answer_document(
     shared: &Shared,
     target: &Named,
     request: &Request,
@@ -76,13 +84,13 @@ fn answer(
     let found = target
         .as_ref()
         .ok()
-        .and_then(|Path(target)| shared.issuers.named(target));
+        .and_then(|Path(target)| shared.issuers.find_by_name(target));
     let Some(issuer) = found else {
         return discovery::not_found();
     };
     let documents = issuer.documents.as_deref();
     match documents {
-        Some(documents) => discovery::respond(
+        Some(documents) => discovery::document_response(
             document(documents),
             content_type,
             &shared.cache_control,

@@ -32,7 +32,7 @@ impl Metadata {
         Self(document.to_string().into_bytes().into())
     }
 
-    pub(super) fn answer(&self) -> Response<Body> {
+    pub(super) fn metadata_response(&self) -> Response<Body> {
         let mut response = Response::new(Body::from(Bytes::copy_from_slice(&self.0)));
         let headers = response.headers_mut();
         for (name, value) in [
@@ -59,7 +59,7 @@ mod tests {
     #[tokio::test]
     async fn the_document_names_only_the_configured_origin() {
         let metadata = Metadata::of(&PublicUrl::new("https://keys.example.com:9443/").unwrap());
-        let response = metadata.answer();
+        let response = metadata.metadata_response();
         let status = response.status();
         let body = to_bytes(response.into_body(), 4096).await.unwrap();
         let document: Value = serde_json::from_slice(&body).unwrap();

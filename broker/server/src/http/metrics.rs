@@ -25,39 +25,42 @@ pub struct MetricsParts {
 }
 
 /// Builds the route `/metrics`.
-pub fn routes(parts: MetricsParts) -> Router {
+pub fn metrics_routes(parts: MetricsParts) -> Router {
     Router::new()
-        .route("/metrics", get(answer))
+        .route("/metrics", get(answer_metrics))
         .with_state(Arc::new(parts))
 }
 
-async fn answer(State(parts): State<Arc<MetricsParts>>, request: Request) -> Response<Body> {
+async fn answer_metrics(
+    State(parts): State<Arc<MetricsParts>>,
+    request: Request,
+) -> Response<Body> {
     let permitted = match &parts.readers {
-        Some(readers) => permitted(readers, request.headers(), source_of(&request)).await,
+        Some(readers) => check_permission(readers, request.headers(), source_of(&request)).await,
         None => Ok(()),
     };
     match permitted {
-        Ok(()) => exposition(&parts.metrics),
-        Err(reason) => refusal(reason),
+        Ok(()) => exposition_response(&parts.metrics),
+        Err(reason) => refusal_response(reason),
     }
 }
 
-async fn permitted(
+async fn check_permission(
     readers: &MetricsReaders,
     headers: &HeaderMap,
     source: Source,
 ) -> Result<(), Reason> {
-    match bearer::token(headers).and_then(|token| token.ok_or(Reason::CallerMissing)) {
-        Ok(token) => readers.check(&token, source).await,
+    match bearer::bearer_token(headers).and_then(|token| token.ok_or(Reason::CallerMissing)) {
+        Ok(token) => readers.check_reader(&token, source).await,
         Err(reason) => {
-            readers.count(source)?;
+            readers.count_unreadable(source)?;
             Err(reason)
         }
     }
 }
 
 /// Answers with all metrics.
-pub(super) fn exposition(metrics: &Metrics) -> Response<Body> {
+pub(super) fn exposition_response(metrics: &Metrics) -> Response<Body> {
     (
         [(
             header::CONTENT_TYPE,
@@ -68,7 +71,7 @@ pub(super) fn exposition(metrics: &Metrics) -> Response<Body> {
         .into_response()
 }
 
-fn refusal(reason: Reason) -> Response<Body> {
+fn refusal_response(reason: Reason) -> Response<Body> {
     let (status, text) = match reason {
         reason if reason.is_about_caller() => (
             StatusCode::UNAUTHORIZED,

@@ -15,15 +15,16 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use self::responses::responses;
+use self::responses::operation_responses;
 use super::api_route::{ApiRoute, Enabled};
 use super::exchange::TokenResponse;
 use super::inputs::View;
 
 /// An RFC 1123 label of a path.
-const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const LABEL_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// An RFC 1123 subdomain of a path.
-const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+const SUBDOMAIN_PATTERN: &str =
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 
 /// Both spellings of the document.
 pub(super) struct Documents {
@@ -34,7 +35,7 @@ pub(super) struct Documents {
 impl Documents {
     /// Makes the document of the routes that are enabled.
     pub(super) fn new(enabled: Enabled) -> Self {
-        let document = document(enabled);
+        let document = openapi_document(enabled);
         // A JSON text is also YAML, so there is a document whatever the printer says.
         let yaml = serde_saphyr::to_string(&document).unwrap_or_else(|_| document.to_string());
         Self {
@@ -43,7 +44,7 @@ impl Documents {
         }
     }
 
-    pub(super) fn answer(&self, route: ApiRoute) -> Response<Body> {
+    pub(super) fn document_response(&self, route: ApiRoute) -> Response<Body> {
         let (bytes, content_type) = match route {
             ApiRoute::OpenApiYaml => (&self.yaml, "application/yaml"),
             _ => (&self.json, "application/json"),
@@ -59,10 +60,10 @@ impl Documents {
 }
 
 /// The document of the enabled routes.
-pub(super) fn document(enabled: Enabled) -> Value {
-    let routes = ApiRoute::ALL
+pub(super) fn openapi_document(enabled: Enabled) -> Value {
+    let routes = ApiRoute::ALL_ROUTES
         .into_iter()
-        .filter(|route| enabled.has(*route));
+        .filter(|route| enabled.has_route(*route));
     let paths: Map<String, Value> = routes
         .map(|route| {
             let method = if route == ApiRoute::Exchange {
@@ -71,7 +72,7 @@ pub(super) fn document(enabled: Enabled) -> Value {
                 "get"
             };
             let mut item = Map::new();
-            item.insert(method.to_owned(), operation(route));
+            item.insert(method.to_owned(), route_operation(route));
             (route.path().to_owned(), Value::Object(item))
         })
         .collect();
@@ -96,7 +97,7 @@ pub(super) fn document(enabled: Enabled) -> Value {
                     },
                     "additionalProperties": false,
                 },
-                "TokenResponse": schema::<TokenResponse<'_>>(),
+                "TokenResponse": schema_of::<TokenResponse<'_>>(),
             },
             "securitySchemes": {
                 "callerToken": {
@@ -121,14 +122,14 @@ pub(super) fn document(enabled: Enabled) -> Value {
     })
 }
 
-fn operation(route: ApiRoute) -> Value {
-    let (id, summary) = name(route);
+fn route_operation(route: ApiRoute) -> Value {
+    let (id, summary) = operation_name(route);
     let mut operation = json!({
         "operationId": id,
         "summary": summary,
-        "responses": responses(route, success(route)),
+        "responses": operation_responses(route, success_content(route)),
     });
-    let parameters = parameters(route);
+    let parameters = route_parameters(route);
     if !parameters.is_empty() {
         operation["parameters"] = json!(parameters);
     }
@@ -137,7 +138,7 @@ fn operation(route: ApiRoute) -> Value {
     }
     operation["security"] = match route {
         ApiRoute::Kubeconfig => json!([{ "callerToken": [] }]),
-        route if route.view().is_some() => json!([
+        route if route.inputs_view().is_some() => json!([
             { "inputBearer": [] }, { "inputBasic": [] }, { "inputCertificate": [] },
         ]),
         _ => json!([]),
@@ -145,7 +146,7 @@ fn operation(route: ApiRoute) -> Value {
     operation
 }
 
-fn name(route: ApiRoute) -> (&'static str, &'static str) {
+fn operation_name(route: ApiRoute) -> (&'static str, &'static str) {
     match route {
         ApiRoute::Exchange => (
             "exchangeToken",
@@ -174,7 +175,7 @@ fn name(route: ApiRoute) -> (&'static str, &'static str) {
 }
 
 /// The media type and the schema of a 200.
-fn success(route: ApiRoute) -> (&'static str, Value) {
+fn success_content(route: ApiRoute) -> (&'static str, Value) {
     match route {
         ApiRoute::Exchange => (
             "application/json",
@@ -193,15 +194,15 @@ fn success(route: ApiRoute) -> (&'static str, Value) {
         ApiRoute::InputsCluster
         | ApiRoute::InputsAccesses
         | ApiRoute::InputsPlatformComponents
-        | ApiRoute::InputsTargets => ("application/json", collection(route.view())),
+        | ApiRoute::InputsTargets => ("application/json", collection_schema(route.inputs_view())),
     }
 }
 
-fn collection(view: Option<View>) -> Value {
+fn collection_schema(view: Option<View>) -> Value {
     let mut input = match view {
-        Some(View::Cluster) => schema::<ClusterInput<'_>>(),
-        Some(View::Accesses) => schema::<AccessInput<'_>>(),
-        Some(View::Targets) => schema::<TargetInput<'_>>(),
+        Some(View::Cluster) => schema_of::<ClusterInput<'_>>(),
+        Some(View::Accesses) => schema_of::<AccessInput<'_>>(),
+        Some(View::Targets) => schema_of::<TargetInput<'_>>(),
         Some(View::PlatformComponents) | None => json!({ "type": "object" }),
     };
     input["properties"]["id"] = json!({ "type": "string", "description": "Unique in this list." });
@@ -217,7 +218,7 @@ fn collection(view: Option<View>) -> Value {
     })
 }
 
-fn parameters(route: ApiRoute) -> Vec<Value> {
+fn route_parameters(route: ApiRoute) -> Vec<Value> {
     let path = |name: &str, pattern: &str, most: u32, description: &str| {
         json!({
             "name": name, "in": "path", "required": true, "description": description,
@@ -232,17 +233,17 @@ fn parameters(route: ApiRoute) -> Vec<Value> {
     };
     match route {
         ApiRoute::Kubeconfig => vec![
-            path("namespace", LABEL, 63, "The tenant's namespace."),
-            path("name", SUBDOMAIN, 253, "The TargetAccess."),
+            path("namespace", LABEL_PATTERN, 63, "The tenant's namespace."),
+            path("name", SUBDOMAIN_PATTERN, 253, "The TargetAccess."),
         ],
         ApiRoute::InputsTargets => vec![
-            path("namespace", LABEL, 63, "The tenant's namespace."),
+            path("namespace", LABEL_PATTERN, 63, "The tenant's namespace."),
             if_none_match(),
         ],
-        route if route.view().is_some() => vec![
+        route if route.inputs_view().is_some() => vec![
             path(
                 "dns",
-                SUBDOMAIN,
+                SUBDOMAIN_PATTERN,
                 253,
                 "The clusterDNS of the cluster's identity.",
             ),
@@ -283,7 +284,7 @@ fn exchange_form() -> Value {
 }
 
 /// The schema of a type, by the dialect of OpenAPI 3.1.
-fn schema<T: JsonSchema>() -> Value {
+fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;

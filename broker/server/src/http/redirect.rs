@@ -22,20 +22,20 @@ struct Shared {
 
 /// Builds the routes of the listener. `documents` are the routes of the discovery listener: what
 /// they serve is redirected to the same path of `public_url`, and everything else is 404.
-pub fn routes(documents: Router, public_url: PublicUrl) -> Router {
+pub fn redirect_routes(documents: Router, public_url: PublicUrl) -> Router {
     Router::new()
-        .fallback(redirect)
+        .fallback(redirect_request)
         .with_state(Arc::new(Shared {
             documents,
             public_url,
         }))
 }
 
-async fn redirect(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
+async fn redirect_request(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
     let path = request.uri().path();
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    let mut response = if is_read && shared.serves(path).await {
-        shared.moved(path)
+    let mut response = if is_read && shared.serves_path(path).await {
+        shared.moved_response(path)
     } else {
         discovery::not_found()
     };
@@ -48,7 +48,7 @@ async fn redirect(State(shared): State<Arc<Shared>>, request: Request) -> Respon
 
 impl Shared {
     /// Whether the discovery listener serves this path, by asking its own routes.
-    async fn serves(&self, path: &str) -> bool {
+    async fn serves_path(&self, path: &str) -> bool {
         let Ok(request) = Request::builder().uri(path).body(Body::empty()) else {
             return false;
         };
@@ -56,7 +56,7 @@ impl Shared {
         response.status() != StatusCode::NOT_FOUND
     }
 
-    fn moved(&self, path: &str) -> Response<Body> {
+    fn moved_response(&self, path: &str) -> Response<Body> {
         let location = HeaderValue::from_str(&format!("{}{path}", self.public_url));
         let Ok(location) = location else {
             return discovery::not_found();
@@ -83,14 +83,14 @@ mod tests {
     #[tokio::test]
     async fn only_what_is_served_is_redirected_and_only_to_the_public_url() {
         let (world, _store, mut replica) = world().await;
-        replica.maintainer.round(&world.policy).await;
-        let documents = discovery::routes(
+        replica.maintainer.run_round(&world.policy).await;
+        let documents = discovery::discovery_routes(
             world.publisher.reader(),
             replica.issuers.clone(),
             Duration::from_secs(60),
         );
         let public_url = PublicUrl::new("https://keyferry.example.com").unwrap();
-        let routes = super::routes(documents, public_url);
+        let routes = super::redirect_routes(documents, public_url);
         let ask = async |method: Method, uri: &str| {
             let request = Request::builder()
                 .method(method)

@@ -39,7 +39,7 @@ enum Outside {
     NotReady,
 }
 
-fn outside(reason: Reason) -> Outside {
+fn response_class(reason: Reason) -> Outside {
     use Reason as R;
     match reason {
         reason if reason.is_about_caller() => Outside::Caller,
@@ -59,14 +59,14 @@ fn outside(reason: Reason) -> Outside {
 }
 
 /// Renders the response to a refusal.
-pub fn answer(
+pub fn refusal_response(
     refusal: &Refusal,
     surface: Surface,
     request_id: Option<RequestId>,
 ) -> Response<Body> {
     let detail = refusal.detail.as_deref();
     let exchange = surface == Surface::Exchange;
-    let (status, error, description) = match outside(refusal.reason) {
+    let (status, error, description) = match response_class(refusal.reason) {
         Outside::Caller if exchange => (
             StatusCode::BAD_REQUEST,
             "invalid_request",
@@ -162,7 +162,7 @@ pub fn answer(
 }
 
 /// Renders the response to a malformed request.
-pub fn malformed(
+pub fn malformed_response(
     status: StatusCode,
     error: &'static str,
     description: &str,
@@ -177,9 +177,9 @@ pub fn malformed(
 
 /// Renders the response to an exchange when the memory for requests is exhausted. Its bytes equal
 /// those of every other 503 that is not about the caller.
-pub fn busy(request_id: Option<RequestId>) -> Response<Body> {
+pub fn busy_response(request_id: Option<RequestId>) -> Response<Body> {
     // The reason selects the response and is not sent.
-    answer(
+    refusal_response(
         &Reason::DecisionTimedOut.into(),
         Surface::Exchange,
         request_id,
@@ -188,7 +188,7 @@ pub fn busy(request_id: Option<RequestId>) -> Response<Body> {
 
 /// A 405 that lists the allowed method (RFC 9110 section 15.5.6).
 pub fn not_allowed(allow: &'static str) -> Response<Body> {
-    let mut response = malformed(
+    let mut response = malformed_response(
         StatusCode::METHOD_NOT_ALLOWED,
         "invalid_request",
         "the method is not allowed here",
@@ -213,7 +213,7 @@ pub fn json_answer(
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The headers of every response that may contain a secret, beside its type and its id.
-const HEADERS: [(HeaderName, HeaderValue); 8] = [
+const SECRET_HEADERS: [(HeaderName, HeaderValue); 8] = [
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (header::PRAGMA, HeaderValue::from_static("no-cache")),
     (header::EXPIRES, HeaderValue::from_static("0")),
@@ -252,7 +252,7 @@ pub fn secret_answer(
     {
         headers.insert(REQUEST_ID, id);
     }
-    headers.extend(HEADERS);
+    headers.extend(SECRET_HEADERS);
     response
 }
 
@@ -260,11 +260,11 @@ pub fn secret_answer(
 mod tests {
     use axum::http::{StatusCode, header};
 
-    use super::busy;
+    use super::busy_response;
 
     #[test]
     fn who_finds_no_room_learns_when_to_ask_again() {
-        let answer = busy(None);
+        let answer = busy_response(None);
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(answer.headers().contains_key(header::RETRY_AFTER));
     }

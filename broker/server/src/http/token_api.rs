@@ -41,7 +41,7 @@ pub struct PublicParts {
 }
 
 /// The routes of the API listener.
-pub fn routes(parts: ApiParts) -> Router {
+pub fn token_api_routes(parts: ApiParts) -> Router {
     let public = public_routes(&parts.public);
     let open = OpenParts {
         broker: parts.broker,
@@ -53,9 +53,9 @@ pub fn routes(parts: ApiParts) -> Router {
 
 /// Answers on the API listener before callers can be identified. It refuses at once, because a
 /// caller that had to wait would wait for the hub. The public routes answer.
-pub fn closed(parts: &PublicParts) -> Router {
+pub fn closed_routes(parts: &PublicParts) -> Router {
     public_routes(parts).fallback(async || {
-        refusal::answer(
+        refusal::refusal_response(
             &Reason::HubUnreachable.into(),
             refusal::Surface::Exchange,
             None,
@@ -64,16 +64,16 @@ pub fn closed(parts: &PublicParts) -> Router {
 }
 
 /// Limits a panic to the request that caused it.
-pub(super) fn contained(
+pub(super) fn contain_panic(
     answer: impl Future<Output = Response<Body>>,
 ) -> impl Future<Output = Response<Body>> {
     AssertUnwindSafe(answer)
         .catch_unwind()
-        .map(|outcome| outcome.unwrap_or_else(|_| panicked()))
+        .map(|outcome| outcome.unwrap_or_else(|_| panic_response()))
 }
 
 async fn not_found() -> Response<Body> {
-    refusal::malformed(
+    refusal::malformed_response(
         StatusCode::NOT_FOUND,
         "not_found",
         "there is no such path",
@@ -82,9 +82,9 @@ async fn not_found() -> Response<Body> {
 }
 
 /// A panic message may contain secrets, so it is neither logged nor sent.
-fn panicked() -> Response<Body> {
+fn panic_response() -> Response<Body> {
     tracing::error!("a request handler panicked");
-    refusal::malformed(
+    refusal::malformed_response(
         StatusCode::INTERNAL_SERVER_ERROR,
         "server_error",
         "the request could not be handled",
@@ -100,7 +100,7 @@ mod tests {
     use axum::http::StatusCode;
     use keyferry_listener::Bodies;
 
-    use super::contained;
+    use super::contain_panic;
     use crate::broker::Broker;
     use crate::http::exchange;
 
@@ -110,15 +110,19 @@ mod tests {
         fn size<F>(_: impl FnOnce(Arc<Bodies>, State<Arc<Broker>>, Request) -> F) -> usize {
             size_of::<F>()
         }
-        let bytes =
-            size(|bodies, broker, request| contained(exchange::answer(bodies, broker, request)));
-        assert!(bytes <= exchange::STREAM as usize * 1024, "{bytes} bytes");
+        let bytes = size(|bodies, broker, request| {
+            contain_panic(exchange::answer_exchange(bodies, broker, request))
+        });
+        assert!(
+            bytes <= exchange::STREAM_KIB as usize * 1024,
+            "{bytes} bytes"
+        );
     }
 
     #[tokio::test]
     async fn a_panic_ends_one_request() {
         assert_eq!(
-            contained(async { panic!("on purpose") }).await.status(),
+            contain_panic(async { panic!("on purpose") }).await.status(),
             StatusCode::INTERNAL_SERVER_ERROR
         );
     }

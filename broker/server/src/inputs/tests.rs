@@ -34,7 +34,7 @@ struct Records(Mutex<Vec<Value>>);
 
 impl AuditSink for Records {
     fn record(&self, record: &AuditRecord) -> Recording {
-        let line = serde_json::from_slice(&record.line().unwrap()).unwrap();
+        let line = serde_json::from_slice(&record.to_json_line().unwrap()).unwrap();
         self.0.lock().push(line);
         Recording::written()
     }
@@ -145,7 +145,7 @@ fn presented(byte: u8, user: Option<&str>) -> PresentedCredential {
 impl World {
     async fn ask(&self, byte: u8, resource: &InputResource) -> String {
         let presented = presented(byte, None);
-        let answer = Arc::clone(&self.inputs).answer(
+        let answer = Arc::clone(&self.inputs).answer_request(
             ShownCredential::Token(presented),
             Some(resource.clone()),
             7.into(),
@@ -199,11 +199,11 @@ async fn a_credential_reads_its_own_cluster_and_learns_of_no_other() {
     let own = components("a.example.com");
     let inputs = || Arc::clone(&world.inputs);
     let none = inputs()
-        .answer(ShownCredential::Nothing, Some(own.clone()), 7.into())
+        .answer_request(ShownCredential::Nothing, Some(own.clone()), 7.into())
         .await;
     assert_eq!(described(none.map(|_| Vec::new())), "credential");
     let wrong = ShownCredential::Token(presented(1, Some("b")));
-    let wrong = inputs().answer(wrong, Some(own), 7.into()).await;
+    let wrong = inputs().answer_request(wrong, Some(own), 7.into()).await;
     assert_eq!(described(wrong.map(|_| Vec::new())), "credential");
     let records = world.records.0.lock();
     assert_eq!(
@@ -291,7 +291,8 @@ async fn answers_that_nobody_reads_are_limited() {
     let mut unread = Vec::new();
     loop {
         let shown = ShownCredential::Token(presented(1, None));
-        let answer = Arc::clone(&world.inputs).answer(shown, Some(cluster.clone()), 7.into());
+        let answer =
+            Arc::clone(&world.inputs).answer_request(shown, Some(cluster.clone()), 7.into());
         match answer.await {
             Ok(answer) => unread.push(answer),
             Err(refused) => break assert!(matches!(refused, InputsRefusal::TooMany)),

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 /// How many times the requests of another credential an Admin one may send: its tools read many
 /// clusters one after the other.
-const ADMIN: NonZeroU32 = NonZeroU32::new(10).unwrap();
+const ADMIN_SHARE: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// Answers of one credential that are made or not read to their end.
 const OF_CREDENTIAL: u32 = 4;
 /// Such answers of all credentials: with the largest lists they take 58 MiB.
@@ -55,7 +55,7 @@ impl Turns {
     pub(super) fn new(per_second: Option<NonZeroU32>) -> Self {
         let rates = per_second.map(|per_second| CredentialRates {
             reads: Rates::new(per_second),
-            admin_reads: Rates::new(per_second.saturating_mul(ADMIN)),
+            admin_reads: Rates::new(per_second.saturating_mul(ADMIN_SHARE)),
         });
         Self {
             rates,
@@ -64,7 +64,7 @@ impl Turns {
     }
 
     /// Begins a request. `now` is the monotonic time.
-    pub(super) fn begin(&self, caller: &InputCaller, now: Duration) -> Result<Turn, TooMany> {
+    pub(super) fn begin_read(&self, caller: &InputCaller, now: Duration) -> Result<Turn, TooMany> {
         let credential = caller.name().clone();
         if let Some(rates) = &self.rates {
             let rates = if caller.is_admin() {
@@ -72,7 +72,9 @@ impl Turns {
             } else {
                 &rates.reads
             };
-            rates.take(credential.clone(), now).map_err(|_| TooMany)?;
+            rates
+                .take_token(credential.clone(), now)
+                .map_err(|_| TooMany)?;
         }
         let mut under_way = self.under_way.lock();
         let own = under_way.by_credential.get(&credential).copied();

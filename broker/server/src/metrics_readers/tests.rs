@@ -42,7 +42,7 @@ fn may_read(account: &str) -> Grant {
 
 async fn check(readers: &MetricsReaders, token: &SecretString) -> Result<(), Reason> {
     let token = PresentedToken::new(token.expose_secret());
-    readers.check(&token, Source::default()).await
+    readers.check_reader(&token, Source::default()).await
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ pub(super) fn read_identity(
 ) -> Option<ClusterIdentity> {
     let written = written?;
     let mut label = |path: &str, text: String, fix: &str| {
-        let checked = name::label(&text).map(|()| text);
+        let checked = name::check_label(&text).map(|()| text);
         check.take(path, checked, fix)
     };
     let cluster_name = label(

@@ -24,7 +24,7 @@ pub(super) struct Translated {
 }
 
 /// Translates a whole expression.
-pub(super) fn translate(written: &str) -> Translating<Translated> {
+pub(super) fn translate_pattern(written: &str) -> Translating<Translated> {
     let mut t = Translator {
         chars: written.chars().collect(),
         at: 0,
@@ -38,9 +38,9 @@ pub(super) fn translate(written: &str) -> Translating<Translated> {
     if t.chars.len() > 2000 {
         return Err(PatternFault::Beyond("a long pattern".to_owned()));
     }
-    let (out, _) = t.alternatives()?;
+    let (out, _) = t.translate_alternatives()?;
     if t.at < t.chars.len() {
-        return refused(&format!("unexpected ): `{written}`"));
+        return refuse_pattern(&format!("unexpected ): `{written}`"));
     }
     Ok(Translated {
         text: out,
@@ -50,13 +50,13 @@ pub(super) fn translate(written: &str) -> Translating<Translated> {
     })
 }
 
-fn refused<T>(what: &str) -> Translating<T> {
+fn refuse_pattern<T>(what: &str) -> Translating<T> {
     Err(PatternFault::Refused(format!(
         "error parsing regexp: {what}"
     )))
 }
 
-fn beyond<T>(what: &str) -> Translating<T> {
+fn beyond_support<T>(what: &str) -> Translating<T> {
     Err(PatternFault::Beyond(format!("{what} in a pattern")))
 }
 
@@ -81,14 +81,14 @@ impl Translator {
         self.chars.get(self.at).copied()
     }
 
-    fn ahead(&self, text: &str) -> bool {
+    fn is_ahead(&self, text: &str) -> bool {
         text.chars()
             .enumerate()
             .all(|(i, c)| self.chars.get(self.at + i) == Some(&c))
     }
 
-    fn eat(&mut self, text: &str) -> bool {
-        let found = self.ahead(text);
+    fn eat_text(&mut self, text: &str) -> bool {
+        let found = self.is_ahead(text);
         if found {
             self.at += text.chars().count();
         }
@@ -106,10 +106,10 @@ impl Translator {
 
     /// Translates everything up to a `)` or the end. Also returns the largest product of repeats in
     /// it.
-    fn alternatives(&mut self) -> Translating<(String, u32)> {
+    fn translate_alternatives(&mut self) -> Translating<(String, u32)> {
         self.depth += 1;
         if self.depth > MAX_NESTING {
-            return beyond("much nesting");
+            return beyond_support("much nesting");
         }
         let (mut out, mut largest) = (String::new(), 1);
         let folds = self.folds;
@@ -125,23 +125,23 @@ impl Translator {
                 }
                 '*' | '+' | '?' => {
                     self.at += 1;
-                    self.repeatable(&c.to_string())?;
+                    self.require_repeatable(&c.to_string())?;
                     out.push(c);
-                    self.lazy(&mut out)?;
+                    self.translate_lazy(&mut out)?;
                 }
-                '{' => match self.counts()? {
+                '{' => match self.read_counts()? {
                     Some((low, high)) => {
-                        self.repeatable("{")?;
+                        self.require_repeatable("{")?;
                         let size = high.unwrap_or(low).max(1).saturating_mul(last_size);
                         if size > MAX_REPEAT {
-                            return refused("invalid repeat count");
+                            return refuse_pattern("invalid repeat count");
                         }
                         largest = largest.max(size);
                         match high {
                             Some(high) => out.push_str(&format!("{{{low},{high}}}")),
                             None => out.push_str(&format!("{{{low},}}")),
                         }
-                        self.lazy(&mut out)?;
+                        self.translate_lazy(&mut out)?;
                     }
                     None => {
                         self.at += 1;
@@ -151,7 +151,7 @@ impl Translator {
                     }
                 },
                 _ => {
-                    let (piece, size) = self.atom(c)?;
+                    let (piece, size) = self.translate_atom(c)?;
                     out.push_str(&piece);
                     last_size = size;
                     largest = largest.max(size);
@@ -163,40 +163,40 @@ impl Translator {
         Ok((out, largest))
     }
 
-    fn repeatable(&self, operator: &str) -> Translating<()> {
+    fn require_repeatable(&self, operator: &str) -> Translating<()> {
         if self.unit {
             Ok(())
         } else {
-            refused(&format!(
+            refuse_pattern(&format!(
                 "missing argument to repetition operator: `{operator}`"
             ))
         }
     }
 
     /// Translates the `?` after a repeat; another repeat after it is refused.
-    fn lazy(&mut self, out: &mut String) -> Translating<()> {
-        if self.eat("?") {
+    fn translate_lazy(&mut self, out: &mut String) -> Translating<()> {
+        if self.eat_text("?") {
             out.push('?');
         }
         let again = match self.peek() {
             Some('*' | '+' | '?') => true,
             Some('{') => {
                 let at = self.at;
-                let counts = self.counts()?;
+                let counts = self.read_counts()?;
                 self.at = at;
                 counts.is_some()
             }
             _ => false,
         };
         if again {
-            refused("invalid nested repetition operator")
+            refuse_pattern("invalid nested repetition operator")
         } else {
             Ok(())
         }
     }
 
     /// Reads `{2}`, `{2,}` or `{2,3}`. Anything else is not a repeat, and its `{` is a literal.
-    fn counts(&mut self) -> Translating<Option<(u32, Option<u32>)>> {
+    fn read_counts(&mut self) -> Translating<Option<(u32, Option<u32>)>> {
         let start = self.at;
         let text = self.text_until('}', start + 1);
         let closed = self.chars.get(start + 1 + text.chars().count()) == Some(&'}');
@@ -216,32 +216,32 @@ impl Translator {
         };
         self.at = start + text.chars().count() + 2;
         if low > MAX_REPEAT || high.is_some_and(|h| h > MAX_REPEAT || h < low) {
-            return refused("invalid repeat count");
+            return refuse_pattern("invalid repeat count");
         }
         Ok(Some((low, high)))
     }
 
-    fn atom(&mut self, c: char) -> Translating<(String, u32)> {
+    fn translate_atom(&mut self, c: char) -> Translating<(String, u32)> {
         self.unit = true;
         match c {
-            '(' => self.group(),
-            '[' => Ok((self.class()?, 1)),
-            '\\' => Ok((self.escape()?, 1)),
+            '(' => self.translate_group(),
+            '[' => Ok((self.translate_class()?, 1)),
+            '\\' => Ok((self.translate_escape()?, 1)),
             '^' | '$' | '.' => {
                 self.at += 1;
                 Ok((c.to_string(), 1))
             }
             _ => {
                 self.at += 1;
-                Ok((self.literal(c), 1))
+                Ok((self.translate_literal(c), 1))
             }
         }
     }
 
-    fn escape(&mut self) -> Translating<String> {
+    fn translate_escape(&mut self) -> Translating<String> {
         self.at += 1;
         let Some(c) = self.peek() else {
-            return refused("trailing backslash at end of expression");
+            return refuse_pattern("trailing backslash at end of expression");
         };
         match c {
             'A' => {
@@ -261,22 +261,22 @@ impl Translator {
                 self.bytes = true;
                 Ok("(?-u:\\B)".to_owned())
             }
-            'C' | 'E' => refused("invalid escape sequence"),
+            'C' | 'E' => refuse_pattern("invalid escape sequence"),
             'Q' => {
                 self.at += 1;
                 let mut out = String::new();
                 while let Some(c) = self.peek() {
-                    if self.eat("\\E") {
+                    if self.eat_text("\\E") {
                         break;
                     }
                     self.at += 1;
-                    out.push_str(&self.literal(c));
+                    out.push_str(&self.translate_literal(c));
                 }
                 // A repeat after a quotation applies only to its last character; the output has the
                 // same effect.
                 self.unit = !out.is_empty();
                 if out.is_empty() {
-                    beyond("an empty quotation")
+                    beyond_support("an empty quotation")
                 } else {
                     Ok(out)
                 }
@@ -284,11 +284,11 @@ impl Translator {
             'p' | 'P' => self.unicode_class(),
             'd' | 'D' | 's' | 'S' | 'w' | 'W' => {
                 self.at += 1;
-                Ok(format!("[{}]", class::perl(c)))
+                Ok(format!("[{}]", class::perl_class(c)))
             }
             _ => {
-                let c = self.escaped()?;
-                Ok(self.literal(c))
+                let c = self.read_escaped()?;
+                Ok(self.translate_literal(c))
             }
         }
     }

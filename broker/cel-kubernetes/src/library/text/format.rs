@@ -37,7 +37,7 @@ enum Piece<'t> {
 
 impl Clause {
     /// Whether the clause accepts a static type.
-    fn takes(self, t: &Type) -> bool {
+    fn accepts_type(self, t: &Type) -> bool {
         use Type::{
             Bool, Bytes, Double, Duration, Dyn, Int, List, Map, Null, String, Timestamp, Uint,
         };
@@ -60,7 +60,7 @@ impl Clause {
         }
     }
 
-    fn complaint(self, t: &str) -> String {
+    fn type_complaint(self, t: &str) -> String {
         match self {
             Self::Text => format!(
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, \
@@ -86,20 +86,20 @@ impl Clause {
 
 /// Checks a constant format string against the types of its arguments. `Err` is the reason to
 /// refuse it.
-pub(crate) fn check(
+pub(crate) fn check_format(
     text: &str,
     types: &[Type],
     mut nested: impl FnMut(usize) -> Option<String>,
 ) -> Result<(), String> {
     let mut used = 0;
-    for piece in pieces(text, types.len()) {
+    for piece in split_pieces(text, types.len()) {
         let Piece::Clause(clause) = piece? else {
             continue;
         };
         let Some(t) = types.get(used) else {
             return Err(format!("index {used} out of range"));
         };
-        let complaint = if clause.takes(t) {
+        let complaint = if clause.accepts_type(t) {
             None
         } else {
             Some(runtime_name(t))
@@ -112,7 +112,10 @@ pub(crate) fn check(
             }
         });
         if let Some(t) = complaint {
-            return Err(format!("error during formatting: {}", clause.complaint(&t)));
+            return Err(format!(
+                "error during formatting: {}",
+                clause.type_complaint(&t)
+            ));
         }
         used += 1;
     }
@@ -126,8 +129,8 @@ pub(crate) fn check(
 }
 
 /// Whether a type can be part of what `%s` prints.
-pub(crate) fn printable(t: &Type) -> bool {
-    Clause::Text.takes(t)
+pub(crate) fn is_printable(t: &Type) -> bool {
+    Clause::Text.accepts_type(t)
 }
 
 /// Returns the name of a type without its parameters.
@@ -146,7 +149,7 @@ pub(crate) fn runtime_name(t: &Type) -> String {
 }
 
 /// Splits a format string into pieces. Every clause needs an argument before it is read.
-fn pieces(text: &str, args: usize) -> impl Iterator<Item = Result<Piece<'_>, String>> {
+fn split_pieces(text: &str, args: usize) -> impl Iterator<Item = Result<Piece<'_>, String>> {
     let (mut rest, mut used) = (text, 0);
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -166,14 +169,14 @@ fn pieces(text: &str, args: usize) -> impl Iterator<Item = Result<Piece<'_>, Str
             return Some(Err(format!("index {used} out of range")));
         }
         used += 1;
-        Some(clause(tail).map(|(clause, after)| {
+        Some(read_clause(tail).map(|(clause, after)| {
             rest = after;
             Piece::Clause(clause)
         }))
     })
 }
 
-fn clause(tail: &str) -> Result<(Clause, &str), String> {
+fn read_clause(tail: &str) -> Result<(Clause, &str), String> {
     if tail.is_empty() {
         return Err("unexpected end of string".to_owned());
     }
@@ -182,13 +185,15 @@ fn clause(tail: &str) -> Result<(Clause, &str), String> {
     if let Some(after) = tail.strip_prefix('.') {
         let end = after.find(|c: char| !c.is_ascii_digit());
         let Some(end) = end else {
-            return Err(wrong(
+            return Err(wrong_clause(
                 "error while parsing precision: could not find end of precision specifier",
             ));
         };
         let (digits, after) = after.split_at(end);
         precision = Some(digits.parse().map_err(|_| {
-            wrong("error while parsing precision: error while converting precision to integer")
+            wrong_clause(
+                "error while parsing precision: error while converting precision to integer",
+            )
         })?);
         tail = after;
     }
@@ -203,7 +208,7 @@ fn clause(tail: &str) -> Result<(Clause, &str), String> {
         Some('X') => Clause::Hex { upper: true },
         Some('o') => Clause::Octal,
         other => {
-            return Err(wrong(&format!(
+            return Err(wrong_clause(&format!(
                 "unrecognized formatting clause \"{}\"",
                 other.unwrap_or_default()
             )));
@@ -212,22 +217,22 @@ fn clause(tail: &str) -> Result<(Clause, &str), String> {
     Ok((clause, chars.as_str()))
 }
 
-fn wrong(what: &str) -> String {
+fn wrong_clause(what: &str) -> String {
     format!("could not parse formatting clause: {what}")
 }
 
 /// Prints values by a format string.
-pub(super) fn format(text: &str, values: &List, minor: Minor) -> Called {
+pub(super) fn format_values(text: &str, values: &List, minor: Minor) -> Called {
     let mut out = String::new();
     let mut used = 0;
-    for piece in pieces(text, values.len()) {
+    for piece in split_pieces(text, values.len()) {
         match piece {
             Err(message) => return Ok(Val::error(message)),
             Ok(Piece::Plain(plain)) => out.push_str(plain),
             Ok(Piece::Clause(clause)) => {
                 let value = values.get(used).unwrap_or(Val::Null);
                 used += 1;
-                match one(clause, &value, minor) {
+                match print_clause(clause, &value, minor) {
                     Ok(printed) => out.push_str(&printed),
                     Err(Unprinted::Error(why)) => {
                         return Ok(Val::error(format!("error during formatting: {why}")));
@@ -251,40 +256,40 @@ enum Unprinted {
 type Printing = Result<String, Unprinted>;
 
 /// Returns the error of a clause that does not accept a value.
-fn unfit<T>(clause: Clause, value: &Val) -> Result<T, Unprinted> {
-    Err(Unprinted::Error(clause.complaint(value.type_name())))
+fn unfit_value<T>(clause: Clause, value: &Val) -> Result<T, Unprinted> {
+    Err(Unprinted::Error(clause.type_complaint(value.type_name())))
 }
 
 /// Prints one value by one clause.
-fn one(clause: Clause, value: &Val, minor: Minor) -> Printing {
+fn print_clause(clause: Clause, value: &Val, minor: Minor) -> Printing {
     Ok(match (clause, value) {
         (Clause::Text, _) => return text_of(value, 0),
         (Clause::Decimal, Val::Int(n)) => n.to_string(),
         (Clause::Decimal, Val::Uint(n)) => n.to_string(),
-        (Clause::Binary, Val::Int(n)) => signed(*n, format!("{:b}", n.unsigned_abs())),
+        (Clause::Binary, Val::Int(n)) => with_sign(*n, format!("{:b}", n.unsigned_abs())),
         (Clause::Binary, Val::Uint(n)) => format!("{n:b}"),
         (Clause::Binary, Val::Bool(b)) => u8::from(*b).to_string(),
-        (Clause::Octal, Val::Int(n)) => signed(*n, format!("{:o}", n.unsigned_abs())),
+        (Clause::Octal, Val::Int(n)) => with_sign(*n, format!("{:o}", n.unsigned_abs())),
         (Clause::Octal, Val::Uint(n)) => format!("{n:o}"),
         (Clause::Hex { upper }, Val::Int(n)) => {
-            cased(signed(*n, format!("{:x}", n.unsigned_abs())), upper)
+            with_case(with_sign(*n, format!("{:x}", n.unsigned_abs())), upper)
         }
-        (Clause::Hex { upper }, Val::Uint(n)) => cased(format!("{n:x}"), upper),
+        (Clause::Hex { upper }, Val::Uint(n)) => with_case(format!("{n:x}"), upper),
         (Clause::Hex { upper }, Val::Str(s)) => {
-            cased(s.bytes().map(|b| format!("{b:02x}")).collect(), upper)
+            with_case(s.bytes().map(|b| format!("{b:02x}")).collect(), upper)
         }
         (Clause::Hex { upper }, Val::Bytes(s)) => {
-            cased(s.iter().map(|b| format!("{b:02x}")).collect(), upper)
+            with_case(s.iter().map(|b| format!("{b:02x}")).collect(), upper)
         }
         (Clause::Fixed(precision), _) => match special_double(value) {
-            Some(d) => fixed(d, precision)?,
-            None => return unfit(clause, value),
+            Some(d) => print_fixed(d, precision)?,
+            None => return unfit_value(clause, value),
         },
         (Clause::Scientific(precision), _) => match special_double(value) {
-            Some(d) => scientific(d, precision, minor),
-            None => return unfit(clause, value),
+            Some(d) => print_scientific(d, precision, minor),
+            None => return unfit_value(clause, value),
         },
-        _ => return unfit(clause, value),
+        _ => return unfit_value(clause, value),
     })
 }
 
@@ -333,7 +338,7 @@ fn text_of(value: &Val, depth: u32) -> Printing {
                 ))),
             }
         }
-        _ => unfit(Clause::Text, value),
+        _ => unfit_value(Clause::Text, value),
     }
 }
 
@@ -402,7 +407,7 @@ fn no_number(d: f64) -> Option<&'static str> {
 }
 
 /// Prints `%f` in English style, with commas between thousands. Zero has no sign.
-fn fixed(d: f64, precision: Option<u32>) -> Printing {
+fn print_fixed(d: f64, precision: Option<u32>) -> Printing {
     let precision = precision.unwrap_or(6);
     if let Some(word) = no_number(d) {
         return Ok(word.to_owned());
@@ -428,7 +433,7 @@ fn fixed(d: f64, precision: Option<u32>) -> Printing {
 
 /// Prints `%e` in English style. cel-go uses the precision as a width, so there are always six
 /// digits.
-fn scientific(d: f64, width: Option<u32>, minor: Minor) -> String {
+fn print_scientific(d: f64, width: Option<u32>, minor: Minor) -> String {
     let printed = no_number(d).map_or_else(|| scientific_digits(d, minor), str::to_owned);
     let missing = (width.unwrap_or(6) as usize)
         .min(MAX_WIDTH)
@@ -456,10 +461,10 @@ fn scientific_digits(d: f64, minor: Minor) -> String {
     format!("{sign}{mantissa}{space}\u{d7}{space}10{exponent}")
 }
 
-fn signed(n: i64, digits: String) -> String {
+fn with_sign(n: i64, digits: String) -> String {
     if n < 0 { format!("-{digits}") } else { digits }
 }
 
-fn cased(digits: String, upper: bool) -> String {
+fn with_case(digits: String, upper: bool) -> String {
     if upper { digits.to_uppercase() } else { digits }
 }

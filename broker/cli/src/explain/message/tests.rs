@@ -1,11 +1,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use keyferry_kube_authn::config::{self, AuthenticationConfiguration};
-use keyferry_kube_authn::lint::{Severity, lint};
+use keyferry_kube_authn::lint::{Severity, lint_file};
 use keyferry_kube_authn::report::Report;
 use keyferry_kube_authn::token::Token;
-use keyferry_kube_authn::validate::validate;
-use keyferry_kube_authn::verify::{Keys, verify};
+use keyferry_kube_authn::validate::validate_configuration;
+use keyferry_kube_authn::verify::{Keys, verify_token};
 use keyferry_kube_authn::{Code, Minor};
 use serde_json::{Value, json};
 
@@ -243,7 +243,7 @@ fn messages_about_files_lead_to_their_code() {
     for minor in [Minor::V1_30, Minor::V1_33, Minor::V1_37] {
         for (old, new) in FAULTS {
             let text = FILE.replacen(old, new, 1);
-            let found = lint(text.as_bytes(), minor, &[]);
+            let found = lint_file(text.as_bytes(), minor, &[]);
             let refused = found.iter().filter(|one| {
                 // Traps have messages of lint, not of kube-apiserver.
                 one.severity == Severity::Error && !one.message.starts_with(one.code.cause())
@@ -292,8 +292,10 @@ fn refusal(entry: &str, header: &str, changes: &Value, minor: Minor) -> Option<(
          issuer: {{url: https://hub.example.com, audiences: [prod]}}\n{entry}"
     );
     let configuration: AuthenticationConfiguration =
-        config::load(file.as_bytes(), minor).unwrap().configuration;
-    let compiled = validate(&configuration, minor, &[]).unwrap();
+        config::load_configuration(file.as_bytes(), minor)
+            .unwrap()
+            .configuration;
+    let compiled = validate_configuration(&configuration, minor, &[]).unwrap();
     let now = jiff::Timestamp::from_second(1_790_000_000).unwrap();
     let token = Token::read(token.as_bytes()).unwrap();
     let keys = Keys::for_all(br#"{"keys":[{"kty":"DSA"}]}"#);
@@ -302,7 +304,7 @@ fn refusal(entry: &str, header: &str, changes: &Value, minor: Minor) -> Option<(
     } else {
         Keys::none()
     };
-    let verdict = verify(&compiled, &token, &keys, now);
+    let verdict = verify_token(&compiled, &token, &keys, now);
     let reason = Report::of_verdict(&compiled, &verdict, Vec::new()).reason?;
     Some((reason.code, reason.message))
 }

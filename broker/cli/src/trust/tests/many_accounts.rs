@@ -44,11 +44,11 @@ fn two_thousand_accounts_are_admitted_and_nobody_else() {
     for minor in [Minor::V1_30, Minor::V1_33, Minor::V1_37] {
         let file = printed_for(2000, &[&format!("--kubernetes={minor}")]);
         assert_eq!(errors(&file, minor), []);
-        let loaded = config::load(file.as_bytes(), minor).unwrap();
+        let loaded = config::load_configuration(file.as_bytes(), minor).unwrap();
         let rules = &loaded.configuration.jwt[0].claim_validation_rules;
         assert!(rules.len() > 5, "{} rules", rules.len());
         assert!(rules.iter().all(|rule| rule.expression.len() < 16 * 1024));
-        let compiled = validate(&loaded.configuration, minor, &[]).unwrap();
+        let compiled = validate_configuration(&loaded.configuration, minor, &[]).unwrap();
         let now = jiff::Timestamp::from_second(token().issued_at).unwrap();
         let is_admitted = |namespace: &str, name: &str| {
             let token = ServiceAccountToken {
@@ -56,7 +56,12 @@ fn two_thousand_accounts_are_admitted_and_nobody_else() {
                 name: name.to_owned(),
                 ..token()
             };
-            let verdict = verify(&compiled, &Token::imagine(&token), &Keys::none(), now);
+            let verdict = verify_token(
+                &compiled,
+                &Token::of_service_account(&token),
+                &Keys::none(),
+                now,
+            );
             matches!(verdict.union(), Union::Accepted(_))
         };
         for number in (0..2000).step_by(37).chain([1999]) {
@@ -85,8 +90,8 @@ fn two_thousand_accounts_are_admitted_and_nobody_else() {
 fn every_bound_between_two_rules_is_exact() {
     // Around each bound: the subject itself, and those just before and after it.
     let file = printed_for(700, &[]);
-    let loaded = config::load(file.as_bytes(), Minor::V1_37).unwrap();
-    let compiled = validate(&loaded.configuration, Minor::V1_37, &[]).unwrap();
+    let loaded = config::load_configuration(file.as_bytes(), Minor::V1_37).unwrap();
+    let compiled = validate_configuration(&loaded.configuration, Minor::V1_37, &[]).unwrap();
     let now = jiff::Timestamp::from_second(token().issued_at).unwrap();
     let all: std::collections::BTreeSet<String> = (0..700)
         .map(|number| {
@@ -111,7 +116,12 @@ fn every_bound_between_two_rules_is_exact() {
                 name: name.to_owned(),
                 ..token()
             };
-            let verdict = verify(&compiled, &Token::imagine(&token), &Keys::none(), now);
+            let verdict = verify_token(
+                &compiled,
+                &Token::of_service_account(&token),
+                &Keys::none(),
+                now,
+            );
             let is_admitted = matches!(verdict.union(), Union::Accepted(_));
             assert_eq!(
                 is_admitted,
@@ -125,7 +135,7 @@ fn every_bound_between_two_rules_is_exact() {
 #[test]
 fn a_list_that_fits_stays_one_rule() {
     let file = printed_for(150, &[]);
-    let loaded = config::load(file.as_bytes(), Minor::V1_37).unwrap();
+    let loaded = config::load_configuration(file.as_bytes(), Minor::V1_37).unwrap();
     assert_eq!(loaded.configuration.jwt[0].claim_validation_rules.len(), 3);
     assert!(!file.contains("In several rules"));
 }

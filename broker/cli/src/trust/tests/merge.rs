@@ -82,7 +82,7 @@ fn json_and_lists_in_flow_style_get_another_entry() {
         let merged = merged(&old)
             .unwrap_or_else(|why| panic!("{why}\n{old}"))
             .text;
-        let loaded = config::load(merged.as_bytes(), Minor::V1_37).unwrap();
+        let loaded = config::load_configuration(merged.as_bytes(), Minor::V1_37).unwrap();
         assert_eq!(loaded.configuration.jwt.len(), entries, "{merged}");
         assert!(user(&merged, Minor::V1_37, &token()).is_some(), "{merged}");
     }
@@ -121,7 +121,7 @@ fn an_entry_that_is_there_is_replaced_in_its_place() {
     assert!(
         changed.text.contains("# kept") && changed.text.contains("  # the next one\n  - issuer")
     );
-    let loaded = config::load(changed.text.as_bytes(), Minor::V1_37).unwrap();
+    let loaded = config::load_configuration(changed.text.as_bytes(), Minor::V1_37).unwrap();
     let urls: Vec<&str> = loaded
         .configuration
         .jwt
@@ -163,7 +163,7 @@ fn an_entry_in_json_is_replaced_in_its_place() {
         entry("https://people")
     );
     let merged = merged(&old).unwrap();
-    let loaded = config::load(merged.text.as_bytes(), Minor::V1_37).unwrap();
+    let loaded = config::load_configuration(merged.text.as_bytes(), Minor::V1_37).unwrap();
     assert_eq!(loaded.configuration.jwt.len(), 2);
     assert!(user(&merged.text, Minor::V1_37, &token()).is_some());
     assert!(
@@ -214,7 +214,7 @@ fn k3s_and_rke2_stay_closed_to_anonymous_requests() {
             let line = [&HUB[..8], &[&flag, &minor_flag]].concat();
             let printed = printed(&line).unwrap();
             let file = inside(Format::K3s, &printed.text);
-            let loaded = config::load(file.as_bytes(), minor).unwrap();
+            let loaded = config::load_configuration(file.as_bytes(), minor).unwrap();
             let section = loaded.configuration.anonymous;
             let argument = printed.text.contains("- anonymous-auth=false");
             if minor >= Minor::V1_32 {
@@ -249,7 +249,7 @@ fn k3s_and_rke2_stay_closed_to_anonymous_requests() {
         ] {
             let printed = merged_with(&silent, &[&flag]).unwrap();
             let file = &printed.files[0].text;
-            let loaded = config::load(file.as_bytes(), Minor::V1_37).unwrap();
+            let loaded = config::load_configuration(file.as_bytes(), Minor::V1_37).unwrap();
             assert!(loaded.configuration.anonymous.is_some_and(|section| !section.enabled), "{file}");
         }
     }

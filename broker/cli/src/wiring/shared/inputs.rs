@@ -39,7 +39,7 @@ pub(super) struct StartParts<'a> {
 /// Starts to read the Secrets.
 pub(super) fn start_input_credentials(parts: StartParts<'_>) -> Result<InputSources, ServeError> {
     let mut hash_key = [0; 32];
-    if !SystemRandomness::default().fill(&mut hash_key) {
+    if !SystemRandomness::default().fill_bytes(&mut hash_key) {
         return Err(ServeError::Random);
     }
     let namespace = parts.server.cluster_resource_namespace.clone();

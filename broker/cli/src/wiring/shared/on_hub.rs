@@ -77,7 +77,7 @@ impl Shared {
                 self.server.cluster_resource_namespace
             ),
             caller_audience: self.server.caller_audience.to_string(),
-            ..HubSite::shipped()
+            ..HubSite::of_shipped_manifests()
         };
         KnownSite {
             source: self.hub_facts(),
@@ -96,7 +96,7 @@ impl Shared {
         mint: &Mint,
         audit: Arc<dyn AuditSink>,
     ) {
-        let author = AdmissionPolicyWriter::author();
+        let author = AdmissionPolicyWriter::for_author_policy();
         let context = Arc::new(self.controller_context(on_hub, &author));
         let credentials = CredentialSources {
             mint: mint.clone(),
@@ -151,8 +151,8 @@ impl Shared {
         AdmissionPolicyChecks {
             context: Arc::clone(context),
             author,
-            pairing: AdmissionPolicyWriter::pairing(),
-            labels: AdmissionPolicyWriter::labels(),
+            pairing: AdmissionPolicyWriter::for_pairing_policy(),
+            labels: AdmissionPolicyWriter::for_labels_policy(),
             others: OtherAdmissionPolicies::default(),
             facts: self.known_site(),
             trial: PairingTrial::new(

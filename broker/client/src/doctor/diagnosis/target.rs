@@ -1,14 +1,14 @@
 //! The hops at the target: its file, its view of the issuer, and the bearer's rights.
 
 use keyferry_api::reason::Reason;
-use keyferry_kube_authn::lint::{Severity, lint};
-use keyferry_kube_authn::prediction::listed;
+use keyferry_kube_authn::lint::{Severity, lint_file};
+use keyferry_kube_authn::prediction::quote_list;
 use keyferry_kube_authn::{Code, Minor};
 
 use super::token::ParsedToken;
 use super::{
     Asked, ConfigurationFile, Evidence, Fetched, Finding, Hop, Identity, Prediction, Review,
-    Status, TokenEvidence, cause_of, hash_of, issuers_of, name_fault, predict,
+    Status, TokenEvidence, cause_of, hash_of, issuers_of, name_fault, predict_verdict,
 };
 
 /// Examines the file and the target's view of the keys, because one TokenReview shows both.
@@ -67,7 +67,7 @@ fn by_review(words: &str, evidence: &Evidence, seen: &ParsedToken) -> (Finding, 
         if let Some(file) = &evidence.configuration {
             detail = format!(
                 "{detail}; issuer.url of the file is {}",
-                listed(&issuers_of(&file.bytes))
+                quote_list(&issuers_of(&file.bytes))
             );
         }
     }
@@ -94,7 +94,7 @@ fn disagreement(code: Code, evidence: &Evidence, seen: &ParsedToken) -> Option<S
     if elsewhere.contains(&code) || code == Code::TokenRefused {
         return None;
     }
-    let prediction = predict(
+    let prediction = predict_verdict(
         &file.bytes,
         evidence.target.minor?,
         &[],
@@ -134,7 +134,7 @@ fn with_lint(finding: Finding, evidence: &Evidence) -> Finding {
     let (Some(file), Some(minor)) = (&evidence.configuration, evidence.target.minor) else {
         return finding;
     };
-    let found = lint(&file.bytes, minor, &[])
+    let found = lint_file(&file.bytes, minor, &[])
         .into_iter()
         .find(|found| found.severity == Severity::Error);
     let Some(found) = found.filter(|found| finding.cause != Some(found.code.into())) else {
@@ -223,7 +223,7 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         );
     };
     let own = &evidence.target.own_issuers;
-    let prediction = predict(
+    let prediction = predict_verdict(
         &file.bytes,
         minor,
         own,

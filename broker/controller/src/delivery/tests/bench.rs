@@ -64,13 +64,13 @@ impl Bench {
             keys: Arc::default(),
             facts: Arc::default(),
             policy: Arc::new(PolicyWriter::new(config::Policy::default())),
-            admission_policy: AdmissionPolicyWriter::author(),
+            admission_policy: AdmissionPolicyWriter::for_author_policy(),
             leadership: Arc::default(),
             store: Arc::new(ObjectStore::new(server)),
             faults: Faults::default(),
             targets: TargetWriter::default(),
         };
-        bench.admission_policy.set(Standing::Active);
+        bench.admission_policy.set_state(Standing::Active);
         bench
             .leadership
             .set(Some(Duration::from_secs(1_000_000_000)));
@@ -180,7 +180,7 @@ impl Bench {
             Collection::TargetAccesses,
             &self.objects.all("/targetaccesses/"),
         );
-        let assembled = self.store.assemble();
+        let assembled = self.store.assemble_policy();
         let state = |target: &config::TargetCluster| {
             let readiness = Readiness::Ready(match &target.certificate {
                 config::CertificateSource::Inline(pem) => Some(pem.clone().into()),
@@ -390,9 +390,9 @@ impl AuditSink for FakeAudit {
         if self.away.load(Ordering::SeqCst) {
             return Recording::failed();
         }
-        self.records
-            .lock()
-            .push(serde_json::from_slice(&record.line().unwrap_or_default()).unwrap_or_default());
+        self.records.lock().push(
+            serde_json::from_slice(&record.to_json_line().unwrap_or_default()).unwrap_or_default(),
+        );
         if let Some(hook) = &*self.hook.lock() {
             hook();
         }

@@ -47,7 +47,7 @@ async fn without_the_author_admission_policy_only_what_holds_no_token() {
     bench.begin_with(both);
     bench
         .admission_policy
-        .set(Standing::Gap("it is not there".to_owned()));
+        .set_state(Standing::Gap("it is not there".to_owned()));
     let minted = bench.world.hub.token_requests();
     bench.reconcile_all(&bench.process()).await;
     assert_eq!(bench.condition("Delivered").1, "AuthorUnchecked");
@@ -61,7 +61,7 @@ async fn without_the_author_admission_policy_only_what_holds_no_token() {
         (0, minted),
         "nor is the target asked with one"
     );
-    bench.admission_policy.set(Standing::Active);
+    bench.admission_policy.set_state(Standing::Active);
     bench.reconcile_all(&bench.process()).await;
     bench.assert_ready("authors are checked");
 }

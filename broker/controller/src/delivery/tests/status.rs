@@ -133,7 +133,7 @@ async fn the_target_of_an_access_without_objects_is_asked_once_on_request() {
     // Without a checked author, no token is minted for it.
     bench
         .admission_policy
-        .set(Standing::Gap("it is not there".to_owned()));
+        .set_state(Standing::Gap("it is not there".to_owned()));
     request(ACCESS, "1");
     bench.reconcile_all(&process).await;
     assert_eq!(bench.probe.asked(), 0);
@@ -146,7 +146,7 @@ async fn the_target_of_an_access_without_objects_is_asked_once_on_request() {
         line.ends_with("no token could be tried at the target"),
         "{line}"
     );
-    bench.admission_policy.set(Standing::Active);
+    bench.admission_policy.set_state(Standing::Active);
     for (asked, path, answer, authenticates) in [
         (1, ACCESS, accepted(), "True"),
         (2, TARGET, accepted(), "True"),

@@ -6,28 +6,33 @@ mod each_policy;
 
 use serde_json::{Value, json};
 
-use super::{BINDING, POLICY, shipped};
-use crate::admission_policy::{AUTHOR, AdmissionPolicy, AdmissionPolicyGap, HubSite};
+use super::{BINDING_KIND, POLICY_KIND, parse_shipped};
+use crate::admission_policy::{AUTHOR_POLICY, AdmissionPolicy, AdmissionPolicyGap, HubSite};
 
 const NAME: &str = "keyferry-author";
 
 fn check(policy: &Value, binding: &Value) -> Result<(), AdmissionPolicyGap> {
-    AUTHOR.check(policy, binding, &HubSite::shipped())
+    AUTHOR_POLICY.compare_with_shipped(policy, binding, &HubSite::of_shipped_manifests())
 }
 
 fn installed() -> (Value, Value) {
-    installed_of(&AUTHOR)
+    installed_of(&AUTHOR_POLICY)
 }
 
 /// The two objects as an apiserver returns them.
 fn installed_of(admission_policy: &AdmissionPolicy) -> (Value, Value) {
-    let mut policy = shipped(
-        POLICY,
+    let mut policy = parse_shipped(
+        POLICY_KIND,
         admission_policy.policy_name,
         admission_policy.policy,
     )
     .unwrap();
-    let mut binding = shipped(BINDING, admission_policy.name, admission_policy.binding).unwrap();
+    let mut binding = parse_shipped(
+        BINDING_KIND,
+        admission_policy.name,
+        admission_policy.binding,
+    )
+    .unwrap();
     let constraints = &mut policy["spec"]["matchConstraints"];
     constraints["matchPolicy"] = json!("Equivalent");
     constraints["namespaceSelector"] = json!({});
@@ -142,7 +147,13 @@ fn a_hollow_policy_is_a_gap() {
     for (pointer, value) in cases {
         let gap = check(&with(&policy, pointer, value.clone()), &binding);
         assert!(
-            matches!(&gap, Err(AdmissionPolicyGap::Differs { kind: POLICY, .. })),
+            matches!(
+                &gap,
+                Err(AdmissionPolicyGap::Differs {
+                    kind: POLICY_KIND,
+                    ..
+                })
+            ),
             "{pointer} = {value}: {gap:?}"
         );
     }
@@ -188,7 +199,13 @@ fn a_binding_that_leaves_something_out_is_a_gap() {
     for (pointer, value) in cases {
         let gap = check(&policy, &with(&binding, pointer, value.clone()));
         assert!(
-            matches!(&gap, Err(AdmissionPolicyGap::Differs { kind: BINDING, .. })),
+            matches!(
+                &gap,
+                Err(AdmissionPolicyGap::Differs {
+                    kind: BINDING_KIND,
+                    ..
+                })
+            ),
             "{pointer} = {value}: {gap:?}"
         );
     }
@@ -212,21 +229,21 @@ fn what_is_absent_or_going_is_a_gap() {
     assert_eq!(
         check(&Value::Null, &binding),
         Err(AdmissionPolicyGap::Missing {
-            kind: POLICY,
+            kind: POLICY_KIND,
             name: NAME
         })
     );
     assert_eq!(
         check(&policy, &Value::Null),
         Err(AdmissionPolicyGap::Missing {
-            kind: BINDING,
+            kind: BINDING_KIND,
             name: NAME
         })
     );
     assert_eq!(
         check(&binding, &policy),
         Err(AdmissionPolicyGap::OtherName {
-            kind: POLICY,
+            kind: POLICY_KIND,
             name: NAME
         })
     );
@@ -234,7 +251,7 @@ fn what_is_absent_or_going_is_a_gap() {
     assert_eq!(
         check(&renamed, &binding),
         Err(AdmissionPolicyGap::OtherName {
-            kind: POLICY,
+            kind: POLICY_KIND,
             name: NAME
         })
     );
@@ -246,7 +263,7 @@ fn what_is_absent_or_going_is_a_gap() {
     assert_eq!(
         check(&policy, &going),
         Err(AdmissionPolicyGap::BeingDeleted {
-            kind: BINDING,
+            kind: BINDING_KIND,
             name: NAME
         })
     );

@@ -4,7 +4,7 @@ use keyferry_api::config::Policy;
 use keyferry_api::reason::Reason;
 
 use super::{RULE, access, ask, caller, hub, policy, target, usual};
-use crate::authorise::{Pair, Requester, Review, Via, grant};
+use crate::authorise::{Pair, Requester, Review, Via, grant_token};
 use crate::caller::external::tests::job_of;
 
 #[test]
@@ -15,12 +15,12 @@ fn a_listed_caller_needs_the_hubs_own_consent() {
     assert_eq!(pair.via(), Via::Delegate);
     for review in [Review::NotAsked, Review::Refused] {
         assert_eq!(
-            grant(&policy, notifier.clone(), pair.clone(), review).err(),
+            grant_token(&policy, notifier.clone(), pair.clone(), review).err(),
             Some(Reason::DelegationForbidden),
             "{review:?}"
         );
     }
-    let granted = grant(&policy, notifier, pair.clone(), Review::Allowed).unwrap();
+    let granted = grant_token(&policy, notifier, pair.clone(), Review::Allowed).unwrap();
     assert_eq!(granted.pair(), &pair);
     assert_eq!(
         granted.pair().service_account().account.to_string(),
@@ -40,7 +40,7 @@ fn a_job_has_its_own_accesses_and_no_delegation() {
     };
     let own = ask(&policy, &hub, &job("reconciler"), "tenant-a/prod").unwrap();
     assert_eq!(own.via(), Via::Itself);
-    assert!(grant(&policy, job("reconciler"), own, Review::NotAsked).is_ok());
+    assert!(grant_token(&policy, job("reconciler"), own, Review::NotAsked).is_ok());
     let delegated = ask(&policy, &hub, &job("notifier"), "tenant-a/prod").unwrap();
     assert_eq!(delegated.via(), Via::Delegate);
     // The pair of the account's own Pod, which has the same identity, does not bypass it.
@@ -54,7 +54,7 @@ fn a_job_has_its_own_accesses_and_no_delegation() {
     for pair in [delegated, of_pod] {
         for review in [Review::Allowed, Review::NotAsked, Review::AuthorChecked] {
             assert_eq!(
-                grant(&policy, job("notifier"), pair.clone(), review).err(),
+                grant_token(&policy, job("notifier"), pair.clone(), review).err(),
                 Some(Reason::DelegationForbidden)
             );
         }
@@ -85,14 +85,14 @@ fn a_pair_is_good_for_its_requester_only() {
     ] {
         for review in [Review::Allowed, Review::NotAsked] {
             assert_eq!(
-                grant(&policy, other.clone(), pair.clone(), review).err(),
+                grant_token(&policy, other.clone(), pair.clone(), review).err(),
                 Some(Reason::TargetNotGranted)
             );
         }
     }
     let operators = ask(&policy, &hub, &Requester::Operator, "tenant-a/prod").unwrap();
     assert!(
-        grant(
+        grant_token(
             &policy,
             caller("tenant-a", "reconciler"),
             operators,
@@ -110,7 +110,7 @@ fn a_probe_needs_an_author_that_the_hub_checks() {
     let probe = of(&Requester::Probe);
     assert_eq!(probe.via(), Via::Author);
     let granted = |requester: Requester, pair: &Pair, review| {
-        grant(&policy, requester, pair.clone(), review).map(|_| ())
+        grant_token(&policy, requester, pair.clone(), review).map(|_| ())
     };
     assert_eq!(
         granted(Requester::Probe, &probe, Review::AuthorChecked),
@@ -164,7 +164,7 @@ fn only_who_may_use_a_target_learns_that_it_is_suspended() {
         let notifier = caller("tenant-a", "notifier");
         let delegated = ask(&policy, &hub(), &notifier, "tenant-a/prod").unwrap();
         assert_eq!(
-            grant(
+            grant_token(
                 &policy,
                 notifier.clone(),
                 delegated.clone(),
@@ -174,13 +174,13 @@ fn only_who_may_use_a_target_learns_that_it_is_suspended() {
             Some(Reason::DelegationForbidden)
         );
         assert_eq!(
-            grant(&policy, notifier, delegated, Review::Allowed).err(),
+            grant_token(&policy, notifier, delegated, Review::Allowed).err(),
             Some(Reason::TargetSuspended)
         );
         for requester in [caller("tenant-a", "reconciler"), Requester::Operator] {
             let own = ask(&policy, &hub(), &requester, "tenant-a/prod").unwrap();
             assert_eq!(
-                grant(&policy, requester, own, Review::NotAsked).err(),
+                grant_token(&policy, requester, own, Review::NotAsked).err(),
                 Some(Reason::TargetSuspended)
             );
         }
@@ -198,7 +198,7 @@ fn what_left_the_policy_after_pairing_is_not_granted() {
     )
     .unwrap();
     assert!(
-        grant(
+        grant_token(
             &Policy::default(),
             caller("tenant-a", "reconciler"),
             own,

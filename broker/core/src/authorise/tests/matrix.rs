@@ -7,7 +7,7 @@ use keyferry_api::config::{DeliveryType, Policy, read};
 use keyferry_api::name::AccessName;
 
 use super::{BY_LABEL, HEAD, Hub, access, target};
-use crate::authorise::{Requester, Review, Via, grant, pair};
+use crate::authorise::{Requester, Review, Via, authorise_request, grant_token};
 use crate::caller::tests::verified;
 
 const NAMESPACES: [&str; 4] = ["tenant-a", "tenant-b", "kube-system", "keyferry-system"];
@@ -186,7 +186,13 @@ fn every_combination_is_decided_as_the_design_says() {
                                     state,
                                 };
                                 let said = oracle(&case);
-                                let paired = pair(policy, &hub, requester, &name, delivery_type);
+                                let paired = authorise_request(
+                                    policy,
+                                    &hub,
+                                    requester,
+                                    &name,
+                                    delivery_type,
+                                );
                                 let found = match &paired {
                                     Err(reason) => reason.as_str(),
                                     Ok(pair) if pair.via() == Via::Itself => "Itself",
@@ -200,9 +206,13 @@ fn every_combination_is_decided_as_the_design_says() {
                                 *counted.entry(said).or_default() += 1;
                                 let Ok(pair) = paired else { continue };
                                 for review in [Review::Allowed, Review::Refused, Review::NotAsked] {
-                                    let granted =
-                                        grant(policy, requester.clone(), pair.clone(), review)
-                                            .is_ok();
+                                    let granted = grant_token(
+                                        policy,
+                                        requester.clone(),
+                                        pair.clone(),
+                                        review,
+                                    )
+                                    .is_ok();
                                     assert_eq!(
                                         granted,
                                         said == "Itself" || review == Review::Allowed,

@@ -4,7 +4,7 @@ use keyferry_api::config::Policy;
 use keyferry_api::reason::Reason;
 
 use super::{BY_LABEL, Hub, access, ask, caller, hub, policy, target, usual};
-use crate::authorise::{Requester, Review, Via, grant};
+use crate::authorise::{Requester, Review, Via, grant_token};
 use crate::caller::tests::verified;
 
 #[test]
@@ -182,7 +182,7 @@ fn an_operator_is_paired_by_policy_alone() {
         Via::Itself,
         "the hub's RBAC decides on the operator's own request"
     );
-    assert!(grant(&policy, Requester::Operator, pair, Review::NotAsked).is_ok());
+    assert!(grant_token(&policy, Requester::Operator, pair, Review::NotAsked).is_ok());
     assert_eq!(
         ask(
             &policy,

@@ -8,7 +8,7 @@ use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, Uid};
 
 use super::{Hub, RULE, access, ask, caller, granted, hub, policy, target, usual};
-use crate::authorise::{HubView, Requester, Review, grant, pair, still_holds};
+use crate::authorise::{HubView, Requester, Review, authorise_request, grant_token, still_holds};
 
 /// A hub on which the ServiceAccount is recreated between two lookups.
 struct Racing(std::cell::Cell<bool>);
@@ -44,7 +44,7 @@ fn a_caller_is_itself_by_uid_even_in_a_race() {
         "uid-tenant-a-reconciler",
         "a decision looks once, and is about what it saw"
     );
-    let grant = grant(&policy, old, pair, Review::NotAsked).unwrap();
+    let grant = grant_token(&policy, old, pair, Review::NotAsked).unwrap();
     assert_eq!(
         still_holds(&policy, &racing, &grant),
         Err(Reason::CallerIdentityChanged),
@@ -259,7 +259,7 @@ fn another_signer_is_another_grant() {
         namespaces: [("tenant-a".to_owned(), BTreeMap::new())].into(),
     };
     let name = AccessName::parse("tenant-a/prod").unwrap();
-    let found = pair(
+    let found = authorise_request(
         &before,
         &live,
         &Requester::Operator,
@@ -267,7 +267,7 @@ fn another_signer_is_another_grant() {
         DeliveryType::HTTP,
     )
     .unwrap();
-    let granted = grant(&before, Requester::Operator, found, Review::NotAsked).unwrap();
+    let granted = grant_token(&before, Requester::Operator, found, Review::NotAsked).unwrap();
     assert_eq!(granted.pair().issuer(), TokenIssuer::Hub);
     // The same generation, so that only the issuer differs.
     let mut after = before.clone();

@@ -16,7 +16,7 @@ use keyferry_keys::testing::{NOW, key};
 use keyferry_keys::verify;
 use serde_json::{Value, json};
 
-use super::{ExternalIdentity, accept, read};
+use super::{ExternalIdentity, accept_external, check_unverified};
 use crate::caller::VerifiedCaller;
 
 fn entry(audience: &str, account: &str, rules: &[&[(&str, &str)]]) -> ExternalIssuer {
@@ -110,8 +110,12 @@ fn now() -> Timestamp {
 fn judged(issuers: &[ExternalIssuer], claims: &Value) -> Result<ExternalIdentity, Reason> {
     let key = key(SigningAlgorithm::Es256);
     let jwt = UnverifiedJwt::parse_id_token(&key.token(claims)).unwrap();
-    let early = read(&jwt, issuers, now());
-    let late = accept(&verify::verify(&jwt, &key.set()).unwrap(), issuers, now());
+    let early = check_unverified(&jwt, issuers, now());
+    let late = accept_external(
+        &verify::verify_signature(&jwt, &key.set()).unwrap(),
+        issuers,
+        now(),
+    );
     if let Err(reason) = early {
         assert_eq!(late.as_ref().err(), Some(&reason), "the same reason later");
     }
@@ -256,7 +260,7 @@ fn only_issuer_audience_and_times_decide_before_the_signature() {
         let mut claims = claims();
         change(&mut claims);
         let token = key(SigningAlgorithm::Es256).token(&claims);
-        read(
+        check_unverified(
             &UnverifiedJwt::parse_id_token(&token).unwrap(),
             &issuers(),
             now(),

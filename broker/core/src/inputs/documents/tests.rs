@@ -52,7 +52,7 @@ fn json_of(collection: Result<Collection, InputsError>) -> Value {
 fn a_cluster_reads_its_names() {
     let policy = fleet();
     let target = policy.targets.values().next().unwrap();
-    let read = super::cluster(&target.name, target.identity.as_ref().unwrap());
+    let read = super::cluster_inputs(&target.name, target.identity.as_ref().unwrap());
     let wanted = json!({ "inputs": [{
         "id": "prod", "clusterDNS": DNS, "clusterName": "prod", "environment": "production",
     }] });
@@ -63,7 +63,7 @@ fn a_cluster_reads_its_names() {
 fn a_cluster_reads_the_accesses_that_policy_grants() {
     let policy = fleet();
     let target = policy.targets.values().next().unwrap();
-    let read = super::accesses(&policy, &FleetIndex::of(&policy), &hub(), "hub", target);
+    let read = super::access_inputs(&policy, &FleetIndex::of(&policy), &hub(), "hub", target);
     let entry = |name: &str| {
         json!({
             "id": format!("tenant-a.{name}"), "name": name, "namespace": "tenant-a",
@@ -79,7 +79,7 @@ fn a_namespace_reads_its_own_granted_targets_alone() {
     let policy = fleet();
     let targets = |namespace: &str| {
         let namespace = Namespace::new(namespace).unwrap();
-        json_of(super::targets(&policy, &hub(), "hub", &namespace))
+        json_of(super::target_inputs(&policy, &hub(), "hub", &namespace))
     };
     let read = targets("tenant-a");
     let ids: Vec<&Value> = read["inputs"]

@@ -12,8 +12,8 @@ async fn two_replicas_make_one_set() {
         Arc::<crate::testing::FakeClock>::clone(&world.clock),
     );
     tokio::join!(
-        one.maintainer.round(&world.policy),
-        two.maintainer.round(&world.policy)
+        one.maintainer.run_round(&world.policy),
+        two.maintainer.run_round(&world.policy)
     );
     assert_eq!(
         store.counts(),
@@ -24,8 +24,8 @@ async fn two_replicas_make_one_set() {
     assert_eq!(one.signs(&*world.clock), Err(Reason::IssuerKeysSettling));
     world.clock.advance(WAIT);
     tokio::join!(
-        one.maintainer.round(&world.policy),
-        two.maintainer.round(&world.policy)
+        one.maintainer.run_round(&world.policy),
+        two.maintainer.run_round(&world.policy)
     );
     let kid = store.set().current.key.kid().to_owned();
     assert_eq!(
@@ -43,15 +43,15 @@ async fn two_replicas_rotate_once() {
         Arc::<crate::testing::FakeClock>::clone(&world.clock),
     );
     tokio::join!(
-        one.maintainer.round(&world.policy),
-        two.maintainer.round(&world.policy)
+        one.maintainer.run_round(&world.policy),
+        two.maintainer.run_round(&world.policy)
     );
     world.clock.advance(WAIT);
     let before = store.set();
     store.edit(|object| object.request = Some("please".to_owned()));
     tokio::join!(
-        one.maintainer.round(&world.policy),
-        two.maintainer.round(&world.policy)
+        one.maintainer.run_round(&world.policy),
+        two.maintainer.run_round(&world.policy)
     );
     let after = store.set();
     assert_eq!(store.counts(), (2, 2));
@@ -68,8 +68,8 @@ async fn two_replicas_rotate_once() {
     }
     world.clock.advance(WAIT);
     tokio::join!(
-        one.maintainer.round(&world.policy),
-        two.maintainer.round(&world.policy)
+        one.maintainer.run_round(&world.policy),
+        two.maintainer.run_round(&world.policy)
     );
     assert_eq!(
         store.set().current.key.kid(),
@@ -78,8 +78,8 @@ async fn two_replicas_rotate_once() {
     );
     world.clock.advance(MONTH);
     tokio::join!(
-        one.maintainer.round(&world.policy),
-        two.maintainer.round(&world.policy)
+        one.maintainer.run_round(&world.policy),
+        two.maintainer.run_round(&world.policy)
     );
     assert_eq!(
         store.set().current.key.kid(),
@@ -92,7 +92,7 @@ async fn two_replicas_rotate_once() {
 async fn nothing_is_written_before_the_start_is_over() {
     let (world, store, mut replica) = world().await;
     replica.may_write.store(false, Ordering::Relaxed);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(store.counts(), (0, 0));
     assert!(replica.issuer().documents.is_none());
 }
@@ -100,9 +100,9 @@ async fn nothing_is_written_before_the_start_is_over() {
 #[tokio::test]
 async fn a_hub_that_fails_takes_no_key_away() {
     let (world, store, mut replica) = world().await;
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let (published, kid) = (replica.jwks(), replica.signs(&*world.clock).unwrap());
     for (error, reason) in [
         (
@@ -114,7 +114,7 @@ async fn a_hub_that_fails_takes_no_key_away() {
     ] {
         store.fail(Some(error));
         world.clock.advance(Duration::from_secs(30));
-        replica.maintainer.round(&world.policy).await;
+        replica.maintainer.run_round(&world.policy).await;
         assert_eq!(
             replica.signs(&*world.clock),
             Ok(kid.clone()),
@@ -124,7 +124,7 @@ async fn a_hub_that_fails_takes_no_key_away() {
         assert_eq!(replica.signs(&*world.clock), Err(reason));
         assert_eq!(replica.jwks(), published);
         store.fail(None);
-        replica.maintainer.round(&world.policy).await;
+        replica.maintainer.run_round(&world.policy).await;
         assert_eq!(replica.signs(&*world.clock), Ok(kid.clone()), "healed");
     }
     assert_eq!(store.counts(), (1, 0));
@@ -133,9 +133,9 @@ async fn a_hub_that_fails_takes_no_key_away() {
 #[tokio::test]
 async fn a_secret_that_cannot_be_read_is_not_written_over() {
     let (world, store, mut replica) = world().await;
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let published = replica.jwks();
     for document in [
         "",
@@ -145,7 +145,7 @@ async fn a_secret_that_cannot_be_read_is_not_written_over() {
     ] {
         store.edit(|object| object.document = document.to_owned());
         world.clock.advance(Duration::from_secs(31));
-        replica.maintainer.round(&world.policy).await;
+        replica.maintainer.run_round(&world.policy).await;
         assert_eq!(
             replica.signs(&*world.clock),
             Err(Reason::IssuerKeysInvalid),
@@ -161,9 +161,9 @@ async fn a_secret_that_cannot_be_read_is_not_written_over() {
 #[tokio::test]
 async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
     let (world, store, mut replica) = world().await;
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let before = store.set();
     // Foreign keys, backdated by a day, replace all others.
     let now = world.clock.now();
@@ -172,10 +172,10 @@ async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
         ..now
     };
     let (current, next) = (keyring::fresh_key().unwrap(), keyring::fresh_key().unwrap());
-    let forged = KeySet::first(before.binding.clone(), current, next, yesterday);
+    let forged = KeySet::initial_set(before.binding.clone(), current, next, yesterday);
     let kid = forged.current.key.kid().to_owned();
-    store.edit(|object| object.document = managed_issuer::write(&forged).to_string());
-    replica.maintainer.round(&world.policy).await;
+    store.edit(|object| object.document = managed_issuer::write_key_set(&forged).to_string());
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Err(Reason::IssuerKeysSettling)
@@ -191,13 +191,13 @@ async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
         "what was taken out is back, without its private half"
     );
     world.clock.advance(WAIT - Duration::from_secs(1));
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Err(Reason::IssuerKeysSettling)
     );
     world.clock.advance(Duration::from_secs(1));
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Ok(kid),
@@ -208,12 +208,12 @@ async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
 #[tokio::test]
 async fn a_deleted_secret_revokes_its_keys() {
     let (world, store, mut replica) = world().await;
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let stolen = store.set();
     store.delete();
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert!(
         !replica.publishes(stolen.current.key.kid()) && !replica.publishes(stolen.next.key.kid())
     );
@@ -222,7 +222,7 @@ async fn a_deleted_secret_revokes_its_keys() {
         Err(Reason::IssuerKeysSettling)
     );
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Ok(store.set().current.key.kid().to_owned())
@@ -232,14 +232,14 @@ async fn a_deleted_secret_revokes_its_keys() {
 #[tokio::test]
 async fn a_set_made_for_another_audience_signs_nothing() {
     let (mut world, store, mut replica) = world().await;
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let published = replica.jwks();
     let name = ObjectName::new("prod").unwrap();
     let target = world.policy.targets.get_mut(&name).unwrap();
     target.audience = keyferry_api::audience::Audience::new("https://other.example.test").unwrap();
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Err(Reason::IssuerKeysInvalid),
@@ -248,9 +248,9 @@ async fn a_set_made_for_another_audience_signs_nothing() {
     assert_eq!(replica.jwks(), published);
     assert_eq!(store.counts(), (1, 0));
     world.policy.targets.get_mut(&name).unwrap().issuer = TokenIssuer::Hub;
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert!(
-        replica.issuers.named("prod").is_none(),
+        replica.issuers.find_by_name("prod").is_none(),
         "the hub signs for it now"
     );
 }
@@ -259,26 +259,26 @@ async fn a_set_made_for_another_audience_signs_nothing() {
 async fn a_missing_right_to_write_stops_rotations_and_nothing_else() {
     let (world, store, mut replica) = world().await;
     store.read_only.store(true, Ordering::Relaxed);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Err(Reason::IssuerKeysForbidden),
         "there is no set at all"
     );
     store.read_only.store(false, Ordering::Relaxed);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let (kid, next) = (
         replica.signs(&*world.clock).unwrap(),
         store.set().next.key.kid().to_owned(),
     );
     store.read_only.store(true, Ordering::Relaxed);
     store.edit(|object| object.request = Some("please".to_owned()));
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(replica.signs(&*world.clock), Ok(kid));
     store.read_only.store(false, Ordering::Relaxed);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         replica.signs(&*world.clock),
         Ok(next),

@@ -60,7 +60,7 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
         Reason::IssuerKeysSettling,
         "nothing was read yet"
     );
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         mint.token(&grant, NOTHING).await.unwrap_err().reason(),
         Reason::IssuerKeysSettling
@@ -71,7 +71,7 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
         "keys that cannot sign cost the hub nothing"
     );
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let minted = mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(
         world.hub.token_requests(),
@@ -109,9 +109,9 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
 async fn a_recreated_account_gets_nothing() {
     let (world, _store, mut replica) = world().await;
     let (mint, _) = mint(&world, &replica);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let grant = world.grant("tenant-a/prod");
     world.hub.delete_service_account("tenant-a", "reconciler");
     assert_eq!(
@@ -130,12 +130,12 @@ async fn a_recreated_account_gets_nothing() {
 async fn the_hubs_consent_is_for_one_account_and_a_moment() {
     let (world, _store, mut replica) = world().await;
     let (_, signer) = mint(&world, &replica);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let (grant, other) = (world.grant("tenant-a/prod"), world.grant("tenant-a/deploy"));
     let consent = async || {
-        HubsConsent::ask(&*world.port, &world.publisher, &*world.clock, &grant)
+        HubsConsent::request_consent(&*world.port, &world.publisher, &*world.clock, &grant)
             .await
             .unwrap()
     };
@@ -156,9 +156,9 @@ async fn the_hubs_consent_is_for_one_account_and_a_moment() {
 async fn a_grant_for_another_audience_is_not_signed() {
     let (mut world, _store, mut replica) = world().await;
     let (_, signer) = mint(&world, &replica);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     // The policy changed, but the maintainer has not seen that yet.
     let target = world
         .policy
@@ -167,9 +167,10 @@ async fn a_grant_for_another_audience_is_not_signed() {
         .unwrap();
     target.audience = keyferry_api::audience::Audience::new("https://other.example.test").unwrap();
     let grant = world.grant("tenant-a/prod");
-    let consent = HubsConsent::ask(&*world.port, &world.publisher, &*world.clock, &grant)
-        .await
-        .unwrap();
+    let consent =
+        HubsConsent::request_consent(&*world.port, &world.publisher, &*world.clock, &grant)
+            .await
+            .unwrap();
     assert_eq!(
         signer.sign(&grant, consent).await.err(),
         Some(Reason::IssuerKeysInvalid)
@@ -180,14 +181,14 @@ async fn a_grant_for_another_audience_is_not_signed() {
 async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
     let (world, store, mut replica) = world().await;
     let (mint, _) = mint(&world, &replica);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let grant = world.grant("tenant-a/prod");
     let first = mint.token(&grant, NOTHING).await.unwrap();
     store.fail(Some(HubError::Unreachable("x".to_owned())));
     world.clock.advance(Duration::from_secs(60));
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         mint.token(&grant, NOTHING).await.unwrap().from_cache,
         FromCache::Hit
@@ -200,7 +201,7 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
     );
     store.fail(None);
     store.edit(|object| object.request = Some("please".to_owned()));
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(Duration::from_secs(3));
     let rotated = mint.token(&fresh, NOTHING).await.unwrap();
     let kid = |token: &keyferry_keys::bound_token::BoundToken| {
@@ -216,14 +217,14 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
         first.token.token_id()
     );
     store.delete();
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     assert_eq!(
         mint.token(&grant, NOTHING).await.unwrap_err().reason(),
         Reason::IssuerKeysSettling,
         "its key is revoked"
     );
     world.clock.advance(WAIT);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let next = mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(next.from_cache, FromCache::Miss);
     assert!(replica.publishes(&kid(&next.token)) && !replica.publishes(&kid(&first.token)));
@@ -233,7 +234,7 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
 async fn a_change_of_the_signer_supersedes_a_grant() {
     let (mut world, ..) = world().await;
     let name = AccessName::parse("tenant-a/prod").unwrap();
-    let pair = authorise::pair(
+    let pair = authorise::authorise_request(
         &world.policy,
         &*world.live,
         &Requester::Operator,
@@ -242,7 +243,7 @@ async fn a_change_of_the_signer_supersedes_a_grant() {
     )
     .unwrap();
     let grant =
-        authorise::grant(&world.policy, Requester::Operator, pair, Review::NotAsked).unwrap();
+        authorise::grant_token(&world.policy, Requester::Operator, pair, Review::NotAsked).unwrap();
     world
         .policy
         .targets

@@ -79,7 +79,7 @@ impl World {
             .map(|(key, _)| (key.kid().to_owned(), 0))
             .collect();
         let store = Stored {
-            text: write(&set).to_string(),
+            text: write_key_set(&set).to_string(),
             version: 1,
         };
         let replicas = (0..REPLICAS).map(|_| Replica::default()).collect();
@@ -126,10 +126,10 @@ impl World {
 
     fn read(&mut self, replica: usize) {
         let moment = self.moment(replica);
-        let set = super::read(self.store.text.as_bytes()).unwrap();
+        let set = super::read_key_set(self.store.text.as_bytes()).unwrap();
         let it = &mut self.replicas[replica];
         it.started = true;
-        it.seen.note(&set, "one", WAIT, moment);
+        it.seen.note_reading(&set, "one", WAIT, moment);
         it.signs = it
             .seen
             .is_active(set.current.key.kid(), moment)
@@ -143,7 +143,7 @@ impl World {
             return;
         };
         let seen = &self.replicas[replica].seen;
-        let Some(change) = due(&set, seen, request.as_deref(), &POLICY, moment) else {
+        let Some(change) = due_change(&set, seen, request.as_deref(), &POLICY, moment) else {
             return;
         };
         if version != self.store.version || fresh >= POOL.len() {
@@ -156,7 +156,7 @@ impl World {
             },
             Change::Tidy => ReadyChange::Tidy,
         };
-        let set = set.changed(change, seen, moment);
+        let set = set.apply_change(change, seen, moment);
         for (key, _) in set.public_keys() {
             self.stored_at
                 .entry(key.kid().to_owned())
@@ -164,7 +164,7 @@ impl World {
         }
         self.fresh += 1;
         self.store = Stored {
-            text: super::write(&set).to_string(),
+            text: super::write_key_set(&set).to_string(),
             version: version + 1,
         };
     }
@@ -195,7 +195,7 @@ impl World {
             if self.now - read_at > READING_GOOD_FOR.as_secs() {
                 continue;
             }
-            let published = it.seen.published().unwrap();
+            let published = it.seen.published_keys().unwrap();
             for (kid, until) in &self.good_until {
                 assert!(
                     *until <= self.now || published.get(kid).is_some(),

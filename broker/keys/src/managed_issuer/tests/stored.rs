@@ -7,8 +7,8 @@ use super::*;
 fn full() -> KeySet {
     let mut seen = Sightings::default();
     let set = first(at(0));
-    seen.note(&set, "one", WAIT, at(0));
-    set.changed(
+    seen.note_reading(&set, "one", WAIT, at(0));
+    set.apply_change(
         ReadyChange::Promote {
             fresh: key(2),
             asked_for: Some("2026-\"1".to_owned()),
@@ -19,13 +19,13 @@ fn full() -> KeySet {
 }
 
 fn document() -> Value {
-    serde_json::from_str(&write(&full())).unwrap()
+    serde_json::from_str(&write_key_set(&full())).unwrap()
 }
 
 #[test]
 fn what_is_written_is_read() {
     let (set, read) = (full(), again(&full()));
-    assert_eq!(write(&set), write(&read));
+    assert_eq!(write_key_set(&set), write_key_set(&read));
     assert_eq!(read.binding, binding());
     assert_eq!(read.previous, set.previous);
     assert_eq!(read.handled_rotation.as_deref(), Some("2026-\"1"));
@@ -46,9 +46,9 @@ fn a_full_document_fits() {
         .collect();
     set.handled_rotation = Some("\u{1}".repeat(256));
     set.binding.audience = Audience::new("a".repeat(256)).unwrap();
-    let text = write(&set);
+    let text = write_key_set(&set);
     assert!(text.len() < MAX_STORED_BYTES / 2, "{} bytes", text.len());
-    assert!(read(text.as_bytes()).is_ok());
+    assert!(read_key_set(text.as_bytes()).is_ok());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn anything_else_is_refused() {
         if *what == "twice" && edited["next"]["privateKey"] == edited["current"]["privateKey"] {
             edited["next"]["kid"] = edited["current"]["kid"].clone();
         }
-        let fault = read(edited.to_string().as_bytes()).unwrap_err();
+        let fault = read_key_set(edited.to_string().as_bytes()).unwrap_err();
         let expected = match *what {
             "version" => StoredFault::Version,
             "unknown" => StoredFault::Unknown,
@@ -123,23 +123,26 @@ fn anything_else_is_refused() {
         };
         assert_eq!(fault, expected, "{what}");
     }
-    assert!(matches!(read(b"{}{}"), Err(StoredFault::Json(_))));
+    assert!(matches!(read_key_set(b"{}{}"), Err(StoredFault::Json(_))));
     assert!(matches!(
-        read(&vec![b' '; MAX_STORED_BYTES + 1]),
+        read_key_set(&vec![b' '; MAX_STORED_BYTES + 1]),
         Err(StoredFault::Json(_))
     ));
     let twice = document()
         .to_string()
         .replacen("\"version\":1", "\"version\":1,\"version\":1", 1);
-    assert!(matches!(read(twice.as_bytes()), Err(StoredFault::Json(_))));
+    assert!(matches!(
+        read_key_set(twice.as_bytes()),
+        Err(StoredFault::Json(_))
+    ));
 }
 
 proptest::proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400), cut in 0usize..2000) {
-        let _ = read(&bytes);
-        let text = write(&full());
+        let _ = read_key_set(&bytes);
+        let text = write_key_set(&full());
         let end = cut.min(text.len() - 1);
-        proptest::prop_assert!(read(text.get(..end).unwrap().as_bytes()).is_err());
+        proptest::prop_assert!(read_key_set(text.get(..end).unwrap().as_bytes()).is_err());
     }
 }

@@ -13,10 +13,10 @@ use crate::tracked_keys::{KeyActivation, KeyEvent, Reading};
 #[test]
 fn the_first_set_is_active_once_it_is_recorded() {
     let mut tracked = tracked(true);
-    assert_eq!(tracked.served(at(0)), None);
+    assert_eq!(tracked.published_keys(at(0)), None);
     tracked.adopt_none(at(0));
     assert_eq!(
-        tracked.observe(&reading(&[&[Rs256, Es256]]), true, at(0)),
+        tracked.apply_reading(&reading(&[&[Rs256, Es256]]), true, at(0)),
         vec![
             KeyEvent::Published("ES256".to_owned()),
             KeyEvent::Published("RS256".to_owned())
@@ -43,7 +43,7 @@ fn the_first_set_is_active_once_it_is_recorded() {
 #[test]
 fn the_hub_seen_before_the_record_makes_no_difference() {
     let mut tracked = tracked(true);
-    tracked.observe(&reading(&[&[Rs256]]), true, at(0));
+    tracked.apply_reading(&reading(&[&[Rs256]]), true, at(0));
     tracked.adopt_none(at(5));
     store(&mut tracked, &mut None, at(5));
     assert_eq!(tracked.activation("RS256", at(5)), KeyActivation::Active);
@@ -53,10 +53,14 @@ fn the_hub_seen_before_the_record_makes_no_difference() {
 fn a_new_key_is_active_only_after_its_delay_whatever_the_wall_clock_does() {
     let (mut tracked, mut stored) = world_with_active_keys();
     let both = reading(&[&[Rs256, Es256]]);
-    assert_eq!(tracked.observe(&both, true, at(100)), vec![], "seen once");
+    assert_eq!(
+        tracked.apply_reading(&both, true, at(100)),
+        vec![],
+        "seen once"
+    );
     assert_eq!(kids(&tracked, at(100)), ["RS256"]);
     assert_eq!(
-        tracked.observe(&both, true, at(115)),
+        tracked.apply_reading(&both, true, at(115)),
         vec![KeyEvent::Published("ES256".to_owned())]
     );
     assert_eq!(
@@ -83,13 +87,17 @@ fn a_new_key_is_active_only_after_its_delay_whatever_the_wall_clock_does() {
 #[test]
 fn a_token_that_the_hub_signed_vouches_for_a_key_that_it_lists() {
     let (mut tracked, _) = world_with_active_keys();
-    assert_eq!(tracked.vouch("ES256", at(10)), vec![], "not listed");
-    tracked.observe(&reading(&[&[Rs256, Es256]]), true, at(10));
     assert_eq!(
-        tracked.vouch("ES256", at(10)),
+        tracked.publish_signing_key("ES256", at(10)),
+        vec![],
+        "not listed"
+    );
+    tracked.apply_reading(&reading(&[&[Rs256, Es256]]), true, at(10));
+    assert_eq!(
+        tracked.publish_signing_key("ES256", at(10)),
         vec![KeyEvent::Published("ES256".to_owned())]
     );
-    assert_eq!(tracked.vouch("ES256", at(11)), vec![]);
+    assert_eq!(tracked.publish_signing_key("ES256", at(11)), vec![]);
 }
 
 #[test]
@@ -108,7 +116,7 @@ fn a_key_that_flashes_up_once_is_never_published() {
             reading.silent = 1;
         }
         assert_eq!(
-            tracked.observe(&reading, true, at(100 + 15 * round)),
+            tracked.apply_reading(&reading, true, at(100 + 15 * round)),
             vec![]
         );
     }
@@ -118,9 +126,9 @@ fn a_key_that_flashes_up_once_is_never_published() {
 #[test]
 fn a_lagging_endpoint_makes_nothing_flap() {
     let (mut tracked, _) = world_with_active_keys();
-    tracked.signed("RS256", at(100).wall, at(5000).wall);
+    tracked.note_signature("RS256", at(100).wall, at(5000).wall);
     for round in 0_u64..10 {
-        tracked.observe(&reading(&[&[Rs256], &[Es256]]), true, at(100 + 15 * round));
+        tracked.apply_reading(&reading(&[&[Rs256], &[Es256]]), true, at(100 + 15 * round));
     }
     assert_eq!(kids(&tracked, at(300)), ["ES256", "RS256"]);
 }
@@ -128,43 +136,43 @@ fn a_lagging_endpoint_makes_nothing_flap() {
 #[test]
 fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
     let (mut tracked, mut stored) = world_with_active_keys();
-    tracked.signed("RS256", at(100).wall, at(4000).wall);
+    tracked.note_signature("RS256", at(100).wall, at(4000).wall);
     let without = reading(&[&[Es256]]);
     assert_eq!(
-        tracked.observe(&without, false, at(100)),
+        tracked.apply_reading(&without, false, at(100)),
         vec![],
         "who does not lead withdraws nothing"
     );
     assert_eq!(
-        tracked.observe(&without, true, at(115)),
+        tracked.apply_reading(&without, true, at(115)),
         vec![KeyEvent::Published("ES256".to_owned())]
     );
     assert_eq!(
-        tracked.observe(&without, true, at(174)),
+        tracked.apply_reading(&without, true, at(174)),
         vec![],
         "it may be another apiserver that answers next time"
     );
     assert_eq!(
-        tracked.observe(&without, true, at(175)),
+        tracked.apply_reading(&without, true, at(175)),
         vec![KeyEvent::Withdrawn("RS256".to_owned())]
     );
     store(&mut tracked, &mut stored, at(176));
     assert_eq!(kids(&tracked, at(3999)), ["ES256", "RS256"]);
     assert_eq!(kids(&tracked, at(4000)), ["ES256"]);
     assert_eq!(
-        tracked.observe(&without, true, at(4001)),
+        tracked.apply_reading(&without, true, at(4001)),
         vec![KeyEvent::Retired("RS256".to_owned())]
     );
 
     let (mut unused, _) = world_with_active_keys();
     assert_eq!(
-        unused.observe(&without, true, at(100)),
+        unused.apply_reading(&without, true, at(100)),
         vec![],
         "not as long as there is no other"
     );
     assert_eq!(kids(&unused, at(100)), ["RS256"]);
-    unused.observe(&without, true, at(115));
-    let events = unused.observe(&without, true, at(175));
+    unused.apply_reading(&without, true, at(115));
+    let events = unused.apply_reading(&without, true, at(175));
     assert!(
         events.contains(&KeyEvent::Retired("RS256".to_owned())),
         "nobody needs it: {events:?}"
@@ -174,8 +182,8 @@ fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
 #[test]
 fn behind_a_load_balancer_nothing_flaps() {
     let (mut tracked, _) = world_with_active_keys();
-    tracked.observe(&reading(&[&[Rs256, Es256]]), true, at(100));
-    tracked.vouch("ES256", at(100));
+    tracked.apply_reading(&reading(&[&[Rs256, Es256]]), true, at(100));
+    tracked.publish_signing_key("ES256", at(100));
     for round in 0_u64..40 {
         let lagging = round % 4 != 0;
         let answer: &[SigningAlgorithm] = if lagging { &[Rs256] } else { &[Rs256, Es256] };
@@ -187,7 +195,7 @@ fn behind_a_load_balancer_nothing_flaps() {
             silent: 0,
         };
         assert_eq!(
-            tracked.observe(&reading, true, at(115 + 15 * round)),
+            tracked.apply_reading(&reading, true, at(115 + 15 * round)),
             vec![]
         );
     }
@@ -198,13 +206,13 @@ fn a_silent_endpoint_withdraws_nothing() {
     let (mut tracked, _) = world_with_active_keys();
     let mut partial = reading(&[&[Es256]]);
     partial.silent = 1;
-    tracked.observe(&partial, true, at(100));
+    tracked.apply_reading(&partial, true, at(100));
     assert_eq!(
-        tracked.observe(&partial, true, at(115)),
+        tracked.apply_reading(&partial, true, at(115)),
         vec![KeyEvent::Published("ES256".to_owned())]
     );
     assert_eq!(
-        tracked.observe(
+        tracked.apply_reading(
             &Reading {
                 answered: Vec::new(),
                 silent: 2
@@ -231,10 +239,10 @@ fn other_bytes_under_a_known_kid_are_not_published() {
         PublicKeySet::from_upstream(&bytes, crate::jwks::KeySetLimits::default()).unwrap();
     let mut both = reading(&[&[Rs256]]);
     both.answered.push(("rogue".to_owned(), rogue));
-    let before = tracked.served(at(10)).unwrap().to_bytes();
+    let before = tracked.published_keys(at(10)).unwrap().to_bytes();
     assert_eq!(
-        tracked.observe(&both, true, at(10)),
+        tracked.apply_reading(&both, true, at(10)),
         vec![KeyEvent::Replaced("RS256".to_owned())]
     );
-    assert_eq!(tracked.served(at(10)).unwrap().to_bytes(), before);
+    assert_eq!(tracked.published_keys(at(10)).unwrap().to_bytes(), before);
 }

@@ -15,25 +15,25 @@ fn a_revoked_key_goes_at_once_and_never_comes_back() {
     let before = stored.clone().unwrap();
     let revoked = before.with_revoked("RS256", at(10).wall).unwrap();
     assert_eq!(
-        tracked.adopt(&revoked, Origin::Sealed, at(11)),
+        tracked.adopt_journal(&revoked, Origin::Sealed, at(11)),
         vec![KeyEvent::Revoked("RS256".to_owned())]
     );
     assert_eq!(tracked.activation("RS256", at(11)), KeyActivation::Revoked);
     assert!(
-        tracked.served(at(11)).unwrap().is_empty(),
+        tracked.published_keys(at(11)).unwrap().is_empty(),
         "an empty set, by hand alone"
     );
     for round in 0..5 {
-        let events = tracked.observe(&reading(&[&[Rs256]]), true, at(20 + 15 * round));
+        let events = tracked.apply_reading(&reading(&[&[Rs256]]), true, at(20 + 15 * round));
         assert_eq!(events, vec![KeyEvent::RevokedListed("RS256".to_owned())]);
     }
     assert_eq!(
-        tracked.adopt(&before, Origin::Sealed, at(200)),
+        tracked.adopt_journal(&before, Origin::Sealed, at(200)),
         vec![KeyEvent::RecordRolledBack],
         "a record from before"
     );
-    assert!(tracked.served(at(200)).unwrap().is_empty());
-    let again = tracked.draft(Some(&before), at(201)).unwrap();
+    assert!(tracked.published_keys(at(200)).unwrap().is_empty());
+    let again = tracked.draft_journal(Some(&before), at(201)).unwrap();
     assert!(
         again.journal().revoked.contains_key("RS256")
             && again.journal().sequence > revoked.sequence
@@ -44,7 +44,7 @@ fn a_revoked_key_goes_at_once_and_never_comes_back() {
 fn a_forged_record_changes_nothing_but_raises_the_alarm() {
     let (mut tracked, stored) = world_with_active_keys();
     let good = stored.unwrap();
-    let bytes = |tracked: &TrackedKeys| tracked.served(at(20)).unwrap().to_bytes();
+    let bytes = |tracked: &TrackedKeys| tracked.published_keys(at(20)).unwrap().to_bytes();
     let before = bytes(&tracked);
     let mut rogue = good.clone();
     let mut record = rogue.keys["RS256"].clone();
@@ -52,12 +52,14 @@ fn a_forged_record_changes_nothing_but_raises_the_alarm() {
     rogue.keys.insert("ES256".to_owned(), record);
     rogue.sequence += 1;
     assert!(matches!(
-        tracked.adopt(&rogue, Origin::Unsealed, at(20)).as_slice(),
+        tracked
+            .adopt_journal(&rogue, Origin::Unsealed, at(20))
+            .as_slice(),
         [KeyEvent::RecordTampered(_)]
     ));
     assert_eq!(bytes(&tracked), before);
     assert!(
-        tracked.draft(Some(&rogue), at(20)).is_some(),
+        tracked.draft_journal(Some(&rogue), at(20)).is_some(),
         "it is written again"
     );
 
@@ -66,16 +68,18 @@ fn a_forged_record_changes_nothing_but_raises_the_alarm() {
         Timestamp::from_second(START - 3600).unwrap();
     assert!(matches!(
         tracked
-            .adopt(&dated_back, Origin::Sealed, at(20))
+            .adopt_journal(&dated_back, Origin::Sealed, at(20))
             .as_slice(),
         [KeyEvent::RecordTampered(_)]
     ));
-    assert!(tracked.draft(Some(&dated_back), at(20)).is_some());
+    assert!(tracked.draft_journal(Some(&dated_back), at(20)).is_some());
 
     let mut elsewhere = good;
     elsewhere.issuer = Issuer::new("https://other.example.test").unwrap();
     assert!(matches!(
-        tracked.adopt(&elsewhere, Origin::Sealed, at(20)).as_slice(),
+        tracked
+            .adopt_journal(&elsewhere, Origin::Sealed, at(20))
+            .as_slice(),
         [KeyEvent::RecordTampered(_)]
     ));
     assert_eq!(bytes(&tracked), before);
@@ -84,7 +88,7 @@ fn a_forged_record_changes_nothing_but_raises_the_alarm() {
 #[test]
 fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
     let (mut tracked, stored) = world_with_active_keys();
-    tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(100));
+    tracked.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(100));
     let mut record = stored.unwrap();
     let mut early = record.keys["RS256"].clone();
     early.key = key(Es384);
@@ -92,7 +96,7 @@ fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
     early.first = true;
     record.keys.insert("ES384".to_owned(), early);
     record.sequence += 1;
-    let events = tracked.adopt(&record, Origin::Sealed, at(110));
+    let events = tracked.adopt_journal(&record, Origin::Sealed, at(110));
     assert!(
         events
             .iter()
@@ -123,22 +127,24 @@ fn nothing_of_the_hub_is_served_before_it_is_known_what_was_revoked() {
     let (_, stored) = world_with_active_keys();
     let revoked = stored.unwrap().with_revoked("RS256", at(10).wall).unwrap();
     let mut fresh = tracked(true);
-    fresh.observe(&reading(&[&[Rs256, Es256]]), false, at(50));
-    assert_eq!(fresh.served(at(50)), None);
+    fresh.apply_reading(&reading(&[&[Rs256, Es256]]), false, at(50));
+    assert_eq!(fresh.published_keys(at(50)), None);
     assert!(matches!(
-        fresh.adopt(&revoked, Origin::Unsealed, at(51)).as_slice(),
+        fresh
+            .adopt_journal(&revoked, Origin::Unsealed, at(51))
+            .as_slice(),
         [KeyEvent::RecordTampered(_)]
     ));
     assert_eq!(
         (
-            fresh.served(at(51)),
+            fresh.published_keys(at(51)),
             fresh.is_current(at(51)),
-            fresh.draft(None, at(51))
+            fresh.draft_journal(None, at(51))
         ),
         (None, false, None),
         "nor from what is not believed"
     );
-    fresh.adopt(&revoked, Origin::Sealed, at(60));
+    fresh.adopt_journal(&revoked, Origin::Sealed, at(60));
     assert_eq!(kids(&fresh, at(60)), ["ES256"]);
 }
 
@@ -151,12 +157,12 @@ fn a_state_directory_is_no_word_to_other_replicas() {
     record.confirmed_at = at(1_000_000).wall;
     rogue.keys.insert("ES384".to_owned(), record);
     let mut tracked = tracked(true);
-    tracked.adopt(&rogue, Origin::StateDirectory, at(50));
-    tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(51));
-    tracked.observe(&reading(&[&[Rs256]]), true, at(52));
+    tracked.adopt_journal(&rogue, Origin::StateDirectory, at(50));
+    tracked.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(51));
+    tracked.apply_reading(&reading(&[&[Rs256]]), true, at(52));
     assert!(
         tracked
-            .draft(stored.as_ref(), at(53))
+            .draft_journal(stored.as_ref(), at(53))
             .is_none_or(|draft| !draft.journal().keys.contains_key("ES384"))
     );
     assert_eq!(
@@ -169,12 +175,12 @@ fn a_state_directory_is_no_word_to_other_replicas() {
 #[test]
 fn after_a_revocation_no_set_is_the_first_one() {
     let (mut tracked, stored) = world_with_active_keys();
-    tracked.adopt(
+    tracked.adopt_journal(
         &stored.unwrap().with_revoked("RS256", at(10).wall).unwrap(),
         Origin::Sealed,
         at(11),
     );
-    tracked.observe(&reading(&[&[Es256]]), true, at(20));
+    tracked.apply_reading(&reading(&[&[Es256]]), true, at(20));
     store(&mut tracked, &mut None, at(21));
     assert!(matches!(
         tracked.activation("ES256", at(21)),

@@ -13,49 +13,49 @@ fn another_replica_adopts_what_the_record_says() {
     let (_, stored) = world_with_active_keys();
     let mut other = tracked(true);
     assert!(!other.is_current(at(50)));
-    other.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(50));
+    other.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(50));
     assert!(other.is_current(at(80)) && !other.is_current(at(81)));
     assert_eq!(kids(&other, at(50)), ["RS256"]);
     assert_eq!(
         (
-            other.unconfirmed(at(50)),
-            other.authenticating(at(50)).len()
+            other.unconfirmed_keys(at(50)),
+            other.authenticating_keys(at(50)).len()
         ),
         (1, 0),
         "the hub did not show it to this process"
     );
-    other.observe(&reading(&[&[Rs256]]), false, at(51));
+    other.apply_reading(&reading(&[&[Rs256]]), false, at(51));
     assert_eq!(
         (
-            other.unconfirmed(at(51)),
-            other.authenticating(at(51)).len()
+            other.unconfirmed_keys(at(51)),
+            other.authenticating_keys(at(51)).len()
         ),
         (0, 1)
     );
     assert_eq!(other.activation("RS256", at(51)), KeyActivation::Active);
-    assert_eq!(other.draft(stored.as_ref(), at(52)), None);
+    assert_eq!(other.draft_journal(stored.as_ref(), at(52)), None);
 }
 
 #[test]
 fn an_unconfirmed_key_is_served_no_longer_than_a_token_lives() {
     let (_, stored) = world_with_active_keys();
     let mut other = tracked(true);
-    other.adopt(&stored.unwrap(), Origin::StateDirectory, at(50));
+    other.adopt_journal(&stored.unwrap(), Origin::StateDirectory, at(50));
     assert_eq!(kids(&other, at(86_399)), ["RS256"]);
-    assert_eq!(other.served(at(86_401)), None);
+    assert_eq!(other.published_keys(at(86_401)), None);
 }
 
 #[test]
 fn what_a_replica_publishes_reaches_the_others_and_is_active_by_its_write() {
     let (mut one, mut stored) = world_with_active_keys();
     let mut two = tracked(true);
-    two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(50));
-    two.observe(&reading(&[&[Rs256]]), false, at(50));
-    one.observe(&reading(&[&[Rs256, Es256]]), true, at(60));
-    one.vouch("ES256", at(60));
+    two.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(50));
+    two.apply_reading(&reading(&[&[Rs256]]), false, at(50));
+    one.apply_reading(&reading(&[&[Rs256, Es256]]), true, at(60));
+    one.publish_signing_key("ES256", at(60));
     store(&mut one, &mut stored, at(60));
     assert_eq!(
-        two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(68)),
+        two.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(68)),
         vec![KeyEvent::Published("ES256".to_owned())]
     );
     assert_eq!(
@@ -63,12 +63,12 @@ fn what_a_replica_publishes_reaches_the_others_and_is_active_by_its_write() {
         KeyActivation::After(ACTIVATION_DELAY - Duration::from_secs(8))
     );
     // The leader withdraws and retires; the other follows.
-    one.observe(&reading(&[&[Es256]]), true, at(240));
-    one.observe(&reading(&[&[Es256]]), true, at(300));
+    one.apply_reading(&reading(&[&[Es256]]), true, at(240));
+    one.apply_reading(&reading(&[&[Es256]]), true, at(300));
     store(&mut one, &mut stored, at(300));
-    two.observe(&reading(&[&[Es256]]), false, at(301));
+    two.apply_reading(&reading(&[&[Es256]]), false, at(301));
     assert_eq!(
-        two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(302)),
+        two.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(302)),
         vec![KeyEvent::Retired("RS256".to_owned())]
     );
     assert_eq!(kids(&two, at(302)), ["ES256"]);
@@ -77,18 +77,18 @@ fn what_a_replica_publishes_reaches_the_others_and_is_active_by_its_write() {
 #[test]
 fn alone_the_state_directory_tells_what_was() {
     let mut one = tracked(false);
-    one.observe(&reading(&[&[Rs256]]), true, at(0));
+    one.apply_reading(&reading(&[&[Rs256]]), true, at(0));
     assert_eq!(
         one.activation("RS256", at(0)),
         KeyActivation::Active,
         "nobody published before"
     );
-    one.observe(&reading(&[&[Rs256, Es256]]), true, at(500));
-    one.vouch("ES256", at(500));
-    let state = one.draft(None, at(510)).unwrap().journal().clone();
+    one.apply_reading(&reading(&[&[Rs256, Es256]]), true, at(500));
+    one.publish_signing_key("ES256", at(500));
+    let state = one.draft_journal(None, at(510)).unwrap().journal().clone();
     let mut next = tracked(false);
-    next.adopt(&state, Origin::StateDirectory, at(520));
-    next.observe(&reading(&[&[Rs256, Es256]]), true, at(521));
+    next.adopt_journal(&state, Origin::StateDirectory, at(520));
+    next.apply_reading(&reading(&[&[Rs256, Es256]]), true, at(521));
     assert_eq!(next.activation("RS256", at(521)), KeyActivation::Active);
     assert_eq!(
         next.activation("ES256", at(521)),
@@ -100,11 +100,11 @@ fn alone_the_state_directory_tells_what_was() {
 fn what_was_retired_is_not_brought_back_by_the_record() {
     let (mut tracked, mut stored) = world_with_active_keys();
     for second in [100, 115, 130, 175] {
-        tracked.observe(&reading(&[&[Es256]]), true, at(second));
+        tracked.apply_reading(&reading(&[&[Es256]]), true, at(second));
     }
     assert_eq!(kids(&tracked, at(175)), ["ES256"]);
     // The journal still contains the key, and is read before it is written.
-    let events = tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(180));
+    let events = tracked.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(180));
     assert_eq!(
         (events, kids(&tracked, at(180))),
         (vec![], vec!["ES256".to_owned()])
@@ -112,7 +112,7 @@ fn what_was_retired_is_not_brought_back_by_the_record() {
     assert!(store(&mut tracked, &mut stored, at(181)));
     assert!(!stored.as_ref().unwrap().keys.contains_key("RS256"));
     assert_eq!(
-        tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(190)),
+        tracked.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(190)),
         vec![]
     );
     assert!(
@@ -124,15 +124,15 @@ fn what_was_retired_is_not_brought_back_by_the_record() {
 #[test]
 fn a_held_key_is_held_for_its_tokens_and_no_longer_however_often_the_record_is_written() {
     let (mut tracked, mut stored) = world_with_active_keys();
-    tracked.signed("RS256", at(100).wall, at(4000).wall);
+    tracked.note_signature("RS256", at(100).wall, at(4000).wall);
     for second in [100, 115, 175] {
-        tracked.observe(&reading(&[&[Es256]]), true, at(second));
+        tracked.apply_reading(&reading(&[&[Es256]]), true, at(second));
     }
     for round in 0_u64..60 {
         let now = at(200 + 600 * round);
-        tracked.signed("ES256", now.wall, at(200 + 600 * round + 3600).wall);
+        tracked.note_signature("ES256", now.wall, at(200 + 600 * round + 3600).wall);
         store(&mut tracked, &mut stored, now);
-        tracked.adopt(stored.as_ref().unwrap(), Origin::Sealed, now);
+        tracked.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, now);
     }
     let stored = stored.unwrap();
     assert_eq!(
@@ -158,20 +158,20 @@ fn replicas_whose_clocks_differ_agree_in_the_end() {
         mono: at(seconds).mono,
     };
     let mut other = tracked(true);
-    other.adopt(stored.as_ref().unwrap(), Origin::Sealed, behind(50));
-    other.observe(&reading(&[&[Rs256]]), false, behind(50));
-    other.observe(&reading(&[&[Rs256, Es256]]), false, behind(100));
-    ahead.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(100));
-    other.vouch("ES256", behind(100));
+    other.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, behind(50));
+    other.apply_reading(&reading(&[&[Rs256]]), false, behind(50));
+    other.apply_reading(&reading(&[&[Rs256, Es256]]), false, behind(100));
+    ahead.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(100));
+    other.publish_signing_key("ES256", behind(100));
     assert!(store(&mut other, &mut stored, behind(101)));
     let mut writes = 0;
     for round in 0..20 {
         let second = 105 + 10 * round;
         for (tracked, now) in [(&mut ahead, at(second)), (&mut other, behind(second))] {
-            tracked.observe(&reading(&[&[Rs256, Es256]]), false, now);
+            tracked.apply_reading(&reading(&[&[Rs256, Es256]]), false, now);
             assert_eq!(
                 tracked
-                    .adopt(stored.as_ref().unwrap(), Origin::Sealed, now)
+                    .adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, now)
                     .iter()
                     .filter(|event| matches!(event, KeyEvent::RecordTampered(_)))
                     .count(),

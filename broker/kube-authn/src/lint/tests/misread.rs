@@ -10,7 +10,7 @@ fn file(issuer: &str, audience: &str, rest: &str) -> String {
 const BY_SUB: &str = "  claimMappings:\n    username: {claim: sub, prefix: 'x:'}\n";
 
 fn of(text: &str, code: Code) -> Vec<Finding> {
-    lint(text.as_bytes(), Minor::V1_34, &[])
+    lint_file(text.as_bytes(), Minor::V1_34, &[])
         .into_iter()
         .filter(|finding| finding.code == code)
         .collect()
@@ -243,7 +243,7 @@ fn an_issuer_of_every_cluster_is_a_warning_unless_the_targets_are_known() {
     ] {
         let text = file(issuer, "prod", BY_SUB);
         assert_eq!(of(&text, Code::IssuerOfEveryCluster).len(), 1, "{issuer}");
-        let known = lint(text.as_bytes(), Minor::V1_34, &["https://other".to_owned()]);
+        let known = lint_file(text.as_bytes(), Minor::V1_34, &["https://other".to_owned()]);
         assert!(
             known
                 .iter()
@@ -263,7 +263,7 @@ fn an_issuer_of_every_cluster_is_a_warning_unless_the_targets_are_known() {
 fn a_template_that_nobody_rendered_is_named() {
     let helm =
         format!("{HEAD}{{{{- range .Values.issuers }}}}\n- issuer:\n    url: {{{{ .url }}}}\n");
-    let found = lint(helm.as_bytes(), Minor::V1_34, &[]);
+    let found = lint_file(helm.as_bytes(), Minor::V1_34, &[]);
     assert_eq!(
         (found[0].code, found[0].line),
         (Code::TemplateNotRendered, Some(4)),

@@ -31,7 +31,7 @@ fn a_signature_that_no_key_verifies_shows_both_kids() {
     ))
     .fix;
     assert!(fix.unwrap().contains(r#"a key with the token's kid "k""#));
-    let none = Keys::none().with(
+    let none = Keys::none().with_key_set(
         HUB,
         br#"{"issuer": "https://hub", "jwks_uri": "https://hub/keys"}"#,
     );

@@ -189,7 +189,7 @@ fn validation_of_expressions() {
     let errors = |change: &dyn Fn(&mut JwtAuthenticator)| {
         let mut jwt = authenticator();
         change(&mut jwt);
-        match validate(
+        match validate_configuration(
             &AuthenticationConfiguration {
                 jwt: vec![jwt],
                 anonymous: None,

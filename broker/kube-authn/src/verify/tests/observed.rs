@@ -24,7 +24,7 @@ fn observe(expression: &str, minor: Minor, token: &Token, keys: &Keys) -> Option
         jwt: vec![extra(expression)],
         anonymous: None,
     };
-    let compiled = match validate(&configuration, minor, &[]) {
+    let compiled = match validate_configuration(&configuration, minor, &[]) {
         Ok(compiled) => compiled,
         Err(invalid) => {
             let kinds: Vec<&str> = invalid
@@ -38,7 +38,7 @@ fn observe(expression: &str, minor: Minor, token: &Token, keys: &Keys) -> Option
                 .then(|| (format!("?{}", kinds.join(" ")), true));
         }
     };
-    match verify(&compiled, token, keys, at(NOW))
+    match verify_token(&compiled, token, keys, at(NOW))
         .outcomes
         .into_iter()
         .next()?

@@ -144,7 +144,7 @@ async fn the_hubs_word_on_a_delegation_has_its_ten_seconds_and_no_more() {
     // The two reviews run in different seconds, so that the token's review is still valid when the
     // other has expired.
     broker
-        .issue(&Request {
+        .issue_credential(&Request {
             access: AccessName::parse("tenant-a/deploy").unwrap(),
             ..request(&token)
         })
@@ -248,7 +248,7 @@ async fn what_changes_during_a_review_counts_then_and_later() {
             access: AccessName::parse("tenant-a/deploy").unwrap(),
             ..request(&token)
         };
-        broker.issue(&deploy).await.unwrap();
+        broker.issue_credential(&deploy).await.unwrap();
     }
     for _ in 0..3 {
         assert_eq!(

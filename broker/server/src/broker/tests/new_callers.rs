@@ -45,7 +45,7 @@ async fn a_flood_of_unknown_callers_is_one_record_a_second_and_no_known_caller_w
         .collect();
     let flood = future::join_all(made_up.iter().map(|token| outcome(&broker, token)));
     let malformed = future::join_all((0..100).map(|_| {
-        broker.refuse(
+        broker.audit_refusal(
             "exchange",
             Reason::RequestInvalid,
             9.into(),
@@ -81,11 +81,15 @@ async fn a_flood_of_unknown_callers_is_one_record_a_second_and_no_known_caller_w
         .await
         .unwrap_err();
     let elsewhere = Request {
-        source: Source::of([192, 0, 2, 7].into()),
+        source: Source::of_address([192, 0, 2, 7].into()),
         ..request(&made_up[0])
     };
     assert_ne!(
-        broker.issue(&elsewhere).await.unwrap_err().reason,
+        broker
+            .issue_credential(&elsewhere)
+            .await
+            .unwrap_err()
+            .reason,
         Reason::RateLimited,
         "another address has a rate of its own"
     );

@@ -12,7 +12,7 @@ use keyferry_platform::policy_store::PolicyWriter;
 use serde_json::Value;
 
 use super::{Records, before, outcome, parts, token_of};
-use crate::broker::{Broker, BrokerParts, decision};
+use crate::broker::{Broker, BrokerParts, decision_of};
 
 /// The burst of the budget: three seconds of 20 refusals.
 const OWN_RECORDS: usize = 60;
@@ -100,7 +100,7 @@ async fn a_failure_keeps_its_reason_beyond_the_budget() {
     });
     let token = token_of(&world, "reconciler");
     let first = outcome(&broker, &token).await.unwrap_err();
-    assert_eq!(decision(first), "failed");
+    assert_eq!(decision_of(first), "failed");
     let outcomes = future::join_all((0..200).map(|_| outcome(&broker, &token))).await;
     assert!(
         outcomes.iter().all(|outcome| *outcome == Err(first)),

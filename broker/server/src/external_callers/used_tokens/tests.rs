@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use keyferry_api::audience::Audience;
 use keyferry_api::reason::Reason;
 use keyferry_core::caller::ExternalIdentity;
-use keyferry_core::caller::external::accept;
+use keyferry_core::caller::external::accept_external;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_keys::testing::NOW;
 use keyferry_keys::verify;
 use serde_json::json;
 
 use super::super::tests::{issuers, signer};
-use super::{BATCH, UsedOfEntry, UsedTokens};
+use super::{CLEANUP_BATCH, UsedOfEntry, UsedTokens};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(NOW + seconds).unwrap()
@@ -30,8 +30,8 @@ fn identity_at(audience: &str, id: &str, life: i64) -> ExternalIdentity {
         "ref": "refs/heads/main", "event_name": "push",
     }));
     let jwt = UnverifiedJwt::parse_id_token(&token).unwrap();
-    let signature = verify::verify(&jwt, &signer().set()).unwrap();
-    accept(&signature, &issuers, at(0)).unwrap()
+    let signature = verify::verify_signature(&jwt, &signer().set()).unwrap();
+    accept_external(&signature, &issuers, at(0)).unwrap()
 }
 
 fn identity(id: &str, life: i64) -> ExternalIdentity {
@@ -48,11 +48,11 @@ fn of_share(share: usize) -> UsedTokens {
 #[test]
 fn a_full_memory_forgets_no_token_that_could_still_be_used() {
     let used = of_share(2);
-    let add = |id: &str, life, now| used.add(&identity(id, life), at(now));
+    let add = |id: &str, life, now| used.add_token(&identity(id, life), at(now));
     assert_eq!(add("a", 60, 0), Ok(()));
     assert_eq!(add("b", 120, 0), Ok(()));
     assert_eq!(add("c", 120, 59), Err(Reason::RateLimited));
-    assert!(used.has(&identity("a", 60)) && used.has(&identity("b", 120)));
+    assert!(used.is_used(&identity("a", 60)) && used.is_used(&identity("b", 120)));
     assert_eq!(add("c", 120, 60), Ok(()), "the first has expired");
     assert_eq!(add("b", 120, 60), Err(Reason::CallerTokenReused));
 }
@@ -61,20 +61,20 @@ fn a_full_memory_forgets_no_token_that_could_still_be_used() {
 fn one_entry_cannot_use_up_the_memory_of_another() {
     let used = of_share(1);
     let other = |id: &str| identity_at("https://other.example.com", id, 60);
-    assert_eq!(used.add(&identity("a", 60), at(0)), Ok(()));
+    assert_eq!(used.add_token(&identity("a", 60), at(0)), Ok(()));
     assert_eq!(
-        used.add(&identity("b", 60), at(0)),
+        used.add_token(&identity("b", 60), at(0)),
         Err(Reason::RateLimited)
     );
-    assert!(!used.has(&other("a")), "another token of that jti");
-    assert_eq!(used.add(&other("a"), at(0)), Ok(()));
-    assert!(used.has(&other("a")));
+    assert!(!used.is_used(&other("a")), "another token of that jti");
+    assert_eq!(used.add_token(&other("a"), at(0)), Ok(()));
+    assert!(used.is_used(&other("a")));
 }
 
 #[test]
 fn expired_tokens_are_removed_at_most_once_a_second() {
     let mut entry = UsedOfEntry::default();
-    let mut add = |number: u8, expires, now| entry.add([number; 16], expires, now, 1);
+    let mut add = |number: u8, expires, now| entry.add_hash([number; 16], expires, now, 1);
     assert_eq!(add(1, 5, 0), Ok(()));
     assert_eq!(add(2, 9, 4), Err(Reason::RateLimited));
     assert_eq!(add(2, 9, 5), Ok(()));
@@ -84,13 +84,13 @@ fn expired_tokens_are_removed_at_most_once_a_second() {
     let cleaned = entry.cleaned;
     assert_eq!(cleaned, Some(9));
     entry.used.insert([9; 16], 0);
-    entry.added = BATCH;
-    assert_eq!(entry.add([5; 16], 20, 9, 9), Ok(()));
+    entry.added = CLEANUP_BATCH;
+    assert_eq!(entry.add_hash([5; 16], 20, 9, 9), Ok(()));
     assert!(
         entry.used.contains_key(&[9; 16]),
         "not again in this second"
     );
-    assert_eq!(entry.add([6; 16], 20, 10, 9), Ok(()));
+    assert_eq!(entry.add_hash([6; 16], 20, 10, 9), Ok(()));
     assert!(!entry.used.contains_key(&[9; 16]));
 }
 
@@ -98,8 +98,8 @@ fn expired_tokens_are_removed_at_most_once_a_second() {
 fn a_long_jti_takes_no_more_memory() {
     let used = of_share(2);
     let long = "j".repeat(1000);
-    assert_eq!(used.add(&identity(&long, 60), at(0)), Ok(()));
-    assert!(used.has(&identity(&long, 60)));
+    assert_eq!(used.add_token(&identity(&long, 60), at(0)), Ok(()));
+    assert!(used.is_used(&identity(&long, 60)));
     let entry = used.entries.first().unwrap().lock();
     assert_eq!(entry.used.keys().map(|hash| hash.len()).sum::<usize>(), 16);
 }

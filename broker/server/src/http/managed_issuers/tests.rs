@@ -25,7 +25,7 @@ async fn ask(
     if let Some(etag) = etag {
         request = request.header(header::IF_NONE_MATCH, etag);
     }
-    let routes = discovery::routes(
+    let routes = discovery::discovery_routes(
         world.publisher.reader(),
         replica.issuers.clone(),
         Duration::from_secs(60),
@@ -53,7 +53,7 @@ const JWKS: &str = "/issuers/prod/openid/v1/jwks";
 #[tokio::test]
 async fn the_documents_are_served_at_every_place_that_a_verifier_looks() {
     let (world, store, mut replica) = world().await;
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let mut bodies = Vec::new();
     for path in METADATA {
         let response = ask(&world, &replica, Method::GET, path, None).await;
@@ -99,7 +99,7 @@ async fn the_documents_are_served_at_every_place_that_a_verifier_looks() {
 #[tokio::test]
 async fn they_follow_the_rules_of_the_hubs_documents() {
     let (world, _store, mut replica) = world().await;
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     for path in [METADATA[0], METADATA[1], METADATA[2], JWKS] {
         let response = ask(&world, &replica, Method::GET, path, None).await;
         let etag = response.headers()[header::ETAG]
@@ -140,7 +140,7 @@ async fn what_has_no_issuer_of_its_own_is_not_found() {
         ask(&world, &unread, Method::GET, JWKS, None).await.status(),
         StatusCode::NOT_FOUND
     );
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let elsewhere = body(ask(&world, &replica, Method::GET, "/nowhere", None).await).await;
     let mut paths: Vec<String> = ["other", "Prod", "prod%2Fx", "..", "%00", "prod.", "%F0"]
         .map(|name| format!("/issuers/{name}/openid/v1/jwks"))
@@ -167,7 +167,7 @@ async fn what_has_no_issuer_of_its_own_is_not_found() {
         .targets
         .values_mut()
         .for_each(|target| target.issuer = TokenIssuer::Hub);
-    replica.maintainer.round(&world.policy).await;
+    replica.maintainer.run_round(&world.policy).await;
     let response = ask(&world, &replica, Method::GET, JWKS, None).await;
     assert_eq!(
         (response.status(), body(response).await),

@@ -6,7 +6,7 @@ use super::ApiRoute;
 
 /// The statuses of errors, with the values of `error`. A test compares them with what
 /// [`refusal`](crate::http::refusal) makes of every reason.
-pub(super) fn errors(route: ApiRoute) -> &'static [(u16, &'static [&'static str])] {
+pub(super) fn error_statuses(route: ApiRoute) -> &'static [(u16, &'static [&'static str])] {
     match route {
         ApiRoute::Exchange => &[
             (400, &["invalid_request", "invalid_target"]),
@@ -51,17 +51,17 @@ pub(super) fn errors(route: ApiRoute) -> &'static [(u16, &'static [&'static str]
 }
 
 /// All responses of an operation, given the media type and the schema of its 200.
-pub(super) fn responses(route: ApiRoute, (media_type, schema): (&str, Value)) -> Value {
+pub(super) fn operation_responses(route: ApiRoute, (media_type, schema): (&str, Value)) -> Value {
     let mut all = Map::new();
     let mut success = json!({
-        "description": description(200),
+        "description": status_description(200),
         "content": { media_type: { "schema": schema } },
     });
-    if route.view().is_some() {
-        success["headers"] = etag();
+    if route.inputs_view().is_some() {
+        success["headers"] = etag_header();
         all.insert(
             "304".to_owned(),
-            json!({ "description": description(304), "headers": etag() }),
+            json!({ "description": status_description(304), "headers": etag_header() }),
         );
     }
     all.insert("200".to_owned(), success);
@@ -72,33 +72,33 @@ pub(super) fn responses(route: ApiRoute, (media_type, schema): (&str, Value)) ->
         });
         all.insert("503".to_owned(), not_ready);
     }
-    for (status, codes) in errors(route) {
-        all.insert(status.to_string(), error(*status, codes));
+    for (status, codes) in error_statuses(route) {
+        all.insert(status.to_string(), error_response(*status, codes));
     }
     // The framing of a request is checked before its path, on every route.
     let framing = all
         .entry("400".to_owned())
-        .or_insert_with(|| json!({ "description": description(400), "content": {} }));
+        .or_insert_with(|| json!({ "description": status_description(400), "content": {} }));
     framing["content"]["text/plain"] = json!({ "schema": { "type": "string" } });
     Value::Object(all)
 }
 
-fn error(status: u16, codes: &[&str]) -> Value {
+fn error_response(status: u16, codes: &[&str]) -> Value {
     let schema = json!({ "allOf": [
         { "$ref": "#/components/schemas/Error" },
         { "properties": { "error": { "enum": codes } } },
     ] });
     json!({
-        "description": description(status),
+        "description": status_description(status),
         "content": { "application/json": { "schema": schema } },
     })
 }
 
-fn etag() -> Value {
+fn etag_header() -> Value {
     json!({ "ETag": { "required": true, "schema": { "type": "string" } } })
 }
 
-fn description(status: u16) -> &'static str {
+fn status_description(status: u16) -> &'static str {
     match status {
         200 => "What was asked for.",
         304 => "The collection is the one that If-None-Match names.",

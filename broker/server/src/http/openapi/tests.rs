@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use keyferry_api::reason::Reason;
 use serde_json::Value;
 
-use super::responses::errors;
-use super::{ApiRoute, Documents, Enabled, document};
+use super::responses::error_statuses;
+use super::{ApiRoute, Documents, Enabled, openapi_document};
 use crate::http::refusal::{self, Surface};
 
 const ALL: Enabled = Enabled {
@@ -24,16 +24,16 @@ fn the_document_has_each_enabled_route_and_no_other() {
         .flat_map(|one| both.map(|other| (one, other)))
     {
         let enabled = Enabled { inputs, metadata };
-        let document = document(enabled);
+        let document = openapi_document(enabled);
         let paths: BTreeSet<&str> = document["paths"]
             .as_object()
             .unwrap()
             .keys()
             .map(String::as_str)
             .collect();
-        let routes: BTreeSet<&str> = ApiRoute::ALL
+        let routes: BTreeSet<&str> = ApiRoute::ALL_ROUTES
             .into_iter()
-            .filter(|route| enabled.has(*route))
+            .filter(|route| enabled.has_route(*route))
             .map(ApiRoute::path)
             .collect();
         assert_eq!(paths, routes);
@@ -63,7 +63,7 @@ async fn every_refusal_that_a_route_can_make_is_in_the_document() {
             {
                 continue;
             }
-            let response = refusal::answer(&(*reason).into(), surface, None);
+            let response = refusal::refusal_response(&(*reason).into(), surface, None);
             let status = response.status();
             let body = axum::body::to_bytes(response.into_body(), 1 << 16)
                 .await
@@ -79,7 +79,7 @@ async fn every_refusal_that_a_route_can_make_is_in_the_document() {
 }
 
 fn is_documented(route: ApiRoute, status: StatusCode, code: &str) -> bool {
-    errors(route)
+    error_statuses(route)
         .iter()
         .any(|(known, codes)| *known == status.as_u16() && codes.contains(&code))
 }
@@ -95,7 +95,7 @@ fn both_spellings_say_the_same() {
 
 #[test]
 fn a_route_without_credentials_is_one_that_needs_none() {
-    let document = document(ALL);
+    let document = openapi_document(ALL);
     let public: BTreeSet<&str> = document["paths"]
         .as_object()
         .unwrap()
@@ -121,7 +121,7 @@ fn a_route_without_credentials_is_one_that_needs_none() {
 #[test]
 fn the_document_is_the_recorded_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/openapi/document.json");
-    let document = document(ALL);
+    let document = openapi_document(ALL);
     if std::env::var_os("KEYFERRY_WRITE_COPIES").is_some_and(|value| value == "1") {
         std::fs::write(path, format!("{document:#}\n")).unwrap();
         return;

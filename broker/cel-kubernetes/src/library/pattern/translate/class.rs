@@ -1,7 +1,7 @@
 //! Translates character classes and escaped characters.
 
 use super::super::unicode::{ClassName, class_name, has_other_folding, other_foldings};
-use super::{Translating, Translator, beyond, refused};
+use super::{Translating, Translator, beyond_support, refuse_pattern};
 
 /// The members of a class in brackets.
 #[derive(Default)]
@@ -14,9 +14,9 @@ struct Members {
 
 impl Members {
     /// Writes the class. If the case does not matter, characters that Go does not fold are apart.
-    fn write(&self, folds: bool) -> String {
+    fn write_class(&self, folds: bool) -> String {
         let caret = if self.negated { "^" } else { "" };
-        let all = format!("{}{}", written(&self.ranges), self.classes);
+        let all = format!("{}{}", write_ranges(&self.ranges), self.classes);
         let others = other_foldings();
         let inside = |(low, high): &(char, char)| {
             let cut = |other: &(char, char)| ((*low).max(other.0), (*high).min(other.1));
@@ -33,26 +33,27 @@ impl Members {
         let rest: Vec<(char, char)> = self
             .ranges
             .iter()
-            .flat_map(|r| without(*r, others))
+            .flat_map(|r| subtract_ranges(*r, others))
             .collect();
-        let rest = format!("{}{}", written(&rest), self.classes);
-        let others = written(others);
+        let rest = format!("{}{}", write_ranges(&rest), self.classes);
+        let others = write_ranges(others);
         match (self.negated, rest.is_empty()) {
-            (false, true) => format!("(?-i:[{}])", written(&apart)),
-            (false, false) => format!("(?:[{rest}]|(?-i:[{}]))", written(&apart)),
+            (false, true) => format!("(?-i:[{}])", write_ranges(&apart)),
+            (false, false) => format!("(?:[{rest}]|(?-i:[{}]))", write_ranges(&apart)),
             (true, true) => format!("(?-i:[^{all}])"),
             (true, false) => format!("(?:[[^{rest}]--[{others}]]|(?-i:[[{others}]&&[^{all}]]))"),
         }
     }
 }
 
-fn written(ranges: &[(char, char)]) -> String {
-    let write = |(low, high): &(char, char)| format!("{}-{}", literal(*low), literal(*high));
+fn write_ranges(ranges: &[(char, char)]) -> String {
+    let write =
+        |(low, high): &(char, char)| format!("{}-{}", write_literal(*low), write_literal(*high));
     ranges.iter().map(write).collect()
 }
 
 /// Returns what is left of a range without others, which are sorted.
-fn without(range: (char, char), others: &[(char, char)]) -> Vec<(char, char)> {
+fn subtract_ranges(range: (char, char), others: &[(char, char)]) -> Vec<(char, char)> {
     let (mut low, high) = (u32::from(range.0), u32::from(range.1));
     let mut left = Vec::new();
     let mut keep = |from: u32, to: u32| {
@@ -79,7 +80,7 @@ fn without(range: (char, char), others: &[(char, char)]) -> Vec<(char, char)> {
 }
 
 /// Writes a literal character.
-pub(super) fn literal(c: char) -> String {
+pub(super) fn write_literal(c: char) -> String {
     if c.is_ascii_alphanumeric() {
         c.to_string()
     } else {
@@ -88,7 +89,7 @@ pub(super) fn literal(c: char) -> String {
 }
 
 /// Returns the content of a Perl class, which is ASCII only.
-pub(super) fn perl(letter: char) -> &'static str {
+pub(super) fn perl_class(letter: char) -> &'static str {
     match letter {
         'd' => "0-9",
         'D' => "^0-9",
@@ -100,7 +101,7 @@ pub(super) fn perl(letter: char) -> &'static str {
 }
 
 /// Returns the content of a class like `[:alpha:]`.
-fn posix(name: &str) -> Option<&'static str> {
+fn posix_class(name: &str) -> Option<&'static str> {
     Some(match name {
         "alnum" => "0-9A-Za-z",
         "alpha" => "A-Za-z",
@@ -122,18 +123,18 @@ fn posix(name: &str) -> Option<&'static str> {
 
 impl Translator {
     /// Writes a literal character, which the crate must not fold if Go does not.
-    pub(super) fn literal(&self, c: char) -> String {
+    pub(super) fn translate_literal(&self, c: char) -> String {
         if self.folds && has_other_folding(c) {
-            format!("(?-i:{})", literal(c))
+            format!("(?-i:{})", write_literal(c))
         } else {
-            literal(c)
+            write_literal(c)
         }
     }
 
     /// Reads the character of an escape, after the backslash.
-    pub(super) fn escaped(&mut self) -> Translating<char> {
+    pub(super) fn read_escaped(&mut self) -> Translating<char> {
         let Some(c) = self.peek() else {
-            return refused("trailing backslash at end of expression");
+            return refuse_pattern("trailing backslash at end of expression");
         };
         self.at += 1;
         let plain = match c {
@@ -143,18 +144,18 @@ impl Translator {
             'r' => '\r',
             't' => '\t',
             'v' => '\u{b}',
-            'x' => return self.hexadecimal(),
-            '0'..='7' => return self.octal(c),
+            'x' => return self.read_hexadecimal(),
+            '0'..='7' => return self.read_octal(c),
             c if c.is_ascii() && !c.is_ascii_alphanumeric() => c,
-            c => return refused(&format!("invalid escape sequence: `\\{c}`")),
+            c => return refuse_pattern(&format!("invalid escape sequence: `\\{c}`")),
         };
         Ok(plain)
     }
 
-    fn octal(&mut self, first: char) -> Translating<char> {
+    fn read_octal(&mut self, first: char) -> Translating<char> {
         // A lone digit other than 0 would be a back reference.
         if first != '0' && !matches!(self.peek(), Some('0'..='7')) {
-            return refused(&format!("invalid escape sequence: `\\{first}`"));
+            return refuse_pattern(&format!("invalid escape sequence: `\\{first}`"));
         }
         let mut value = first.to_digit(8).unwrap_or_default();
         for _ in 0..2 {
@@ -164,11 +165,11 @@ impl Translator {
             value = value * 8 + digit;
             self.at += 1;
         }
-        char::from_u32(value).map_or_else(|| refused("invalid escape sequence"), Ok)
+        char::from_u32(value).map_or_else(|| refuse_pattern("invalid escape sequence"), Ok)
     }
 
-    fn hexadecimal(&mut self) -> Translating<char> {
-        let digits: String = if self.eat("{") {
+    fn read_hexadecimal(&mut self) -> Translating<char> {
+        let digits: String = if self.eat_text("{") {
             let digits = self.text_until('}', self.at);
             self.at += digits.chars().count() + 1;
             digits
@@ -176,7 +177,7 @@ impl Translator {
             let digits: String = self.chars.iter().skip(self.at).take(2).collect();
             self.at += 2;
             if digits.chars().count() < 2 {
-                return refused("invalid escape sequence");
+                return refuse_pattern("invalid escape sequence");
             }
             digits
         };
@@ -184,28 +185,28 @@ impl Translator {
             && digits.chars().all(|c| c.is_ascii_hexdigit())
             && self.at <= self.chars.len();
         if !proper {
-            return refused("invalid escape sequence");
+            return refuse_pattern("invalid escape sequence");
         }
         match u32::from_str_radix(&digits, 16)
             .ok()
             .filter(|v| *v <= 0x10_FFFF)
         {
-            Some(value) => char::from_u32(value).map_or_else(|| beyond("a surrogate"), Ok),
-            None => refused("invalid escape sequence"),
+            Some(value) => char::from_u32(value).map_or_else(|| beyond_support("a surrogate"), Ok),
+            None => refuse_pattern("invalid escape sequence"),
         }
     }
 
     /// Translates a class `[...]`.
-    pub(super) fn class(&mut self) -> Translating<String> {
+    pub(super) fn translate_class(&mut self) -> Translating<String> {
         self.at += 1;
         let mut members = Members {
-            negated: self.eat("^"),
+            negated: self.eat_text("^"),
             ..Members::default()
         };
         let mut first = true;
         loop {
             let Some(c) = self.peek() else {
-                return refused("missing closing ]");
+                return refuse_pattern("missing closing ]");
             };
             if c == ']' && !first {
                 self.at += 1;
@@ -214,7 +215,7 @@ impl Translator {
             // Go's syntax, which includes Perl's, accepts a dash that is not part of a range
             // anywhere.
             first = false;
-            if self.eat("[:") {
+            if self.eat_text("[:") {
                 let name: String = self
                     .chars
                     .iter()
@@ -230,8 +231,8 @@ impl Translator {
                 if closed {
                     self.at += name.chars().count() + 2;
                     let plain = name.strip_prefix('^').unwrap_or(&name);
-                    let Some(range) = posix(plain) else {
-                        return refused("invalid character class range");
+                    let Some(range) = posix_class(plain) else {
+                        return refuse_pattern("invalid character class range");
                     };
                     let caret = if plain.len() < name.len() { "^" } else { "" };
                     members.classes.push_str(&format!("[{caret}{range}]"));
@@ -244,7 +245,7 @@ impl Translator {
                     .collect::<String>()
                     .contains(":]")
                 {
-                    return refused("invalid character class range");
+                    return refuse_pattern("invalid character class range");
                 }
                 self.at -= 2;
             }
@@ -257,35 +258,37 @@ impl Translator {
                     }
                     Some(&letter @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
                         self.at += 2;
-                        members.classes.push_str(&format!("[{}]", perl(letter)));
+                        members
+                            .classes
+                            .push_str(&format!("[{}]", perl_class(letter)));
                         continue;
                     }
                     _ => {}
                 }
             }
-            let low = self.member()?;
+            let low = self.read_member()?;
             let mut high = low;
             if self.peek() == Some('-') && self.chars.get(self.at + 1).is_some_and(|c| *c != ']') {
                 self.at += 1;
-                high = self.member()?;
+                high = self.read_member()?;
                 if high < low {
-                    return refused("invalid character class range");
+                    return refuse_pattern("invalid character class range");
                 }
             }
             members.ranges.push((low, high));
         }
-        Ok(members.write(self.folds))
+        Ok(members.write_class(self.folds))
     }
 
     /// Translates `pL`, `P{Lu}` or `p{^Greek}`, after the backslash.
     pub(super) fn unicode_class(&mut self) -> Translating<String> {
         let mut negated = self.peek() == Some('P');
         self.at += 1;
-        let name: String = if self.eat("{") {
+        let name: String = if self.eat_text("{") {
             let name = self.text_until('}', self.at);
             self.at += name.chars().count() + 1;
             if self.at > self.chars.len() {
-                return refused("invalid character class range");
+                return refuse_pattern("invalid character class range");
             }
             name
         } else {
@@ -302,17 +305,17 @@ impl Translator {
             ClassName::Known(class) => Ok(format!("[{caret}{class}]")),
             ClassName::Empty if negated => Ok("[\\x{0}-\\x{10FFFF}]".to_owned()),
             ClassName::Empty => Ok("[^\\x{0}-\\x{10FFFF}]".to_owned()),
-            ClassName::Open => beyond("a Unicode class of a newer Go"),
-            ClassName::Unknown => refused("invalid character class range"),
+            ClassName::Open => beyond_support("a Unicode class of a newer Go"),
+            ClassName::Unknown => refuse_pattern("invalid character class range"),
         }
     }
 
-    fn member(&mut self) -> Translating<char> {
+    fn read_member(&mut self) -> Translating<char> {
         match self.peek() {
-            None => refused("missing closing ]"),
+            None => refuse_pattern("missing closing ]"),
             Some('\\') => {
                 self.at += 1;
-                self.escaped()
+                self.read_escaped()
             }
             Some(c) => {
                 self.at += 1;

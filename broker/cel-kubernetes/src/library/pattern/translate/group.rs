@@ -1,28 +1,28 @@
 //! Translates groups, their names and flags.
 
-use super::{Translating, Translator, beyond, refused};
+use super::{Translating, Translator, beyond_support, refuse_pattern};
 
 impl Translator {
-    pub(super) fn group(&mut self) -> Translating<(String, u32)> {
+    pub(super) fn translate_group(&mut self) -> Translating<(String, u32)> {
         self.at += 1;
         let mut open = String::from("(?:");
         let mut inside = None;
-        if self.eat("?P<") || self.eat("?<") {
+        if self.eat_text("?P<") || self.eat_text("?<") {
             let name = self.text_until('>', self.at);
             let closed = self.chars.get(self.at + name.chars().count()) == Some(&'>');
             let word =
                 !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             if !closed || !word {
                 return if name.is_ascii() {
-                    refused("invalid named capture")
+                    refuse_pattern("invalid named capture")
                 } else {
-                    beyond("a group's name")
+                    beyond_support("a group's name")
                 };
             }
             // Go accepts a duplicate name. No caller reads groups, so the output has no names.
             self.at += name.chars().count() + 1;
-        } else if self.eat("?") {
-            match self.flags()? {
+        } else if self.eat_text("?") {
+            match self.read_flags()? {
                 (flags, true) => {
                     open = format!("(?{flags}:");
                     inside = Some(flags);
@@ -30,7 +30,7 @@ impl Translator {
                 (flags, false) => {
                     self.set_folding(&flags);
                     if matches!(self.peek(), Some('*' | '+' | '?' | '{')) {
-                        return beyond("a repeat after flags");
+                        return beyond_support("a repeat after flags");
                     }
                     self.unit = false;
                     return Ok((
@@ -46,10 +46,10 @@ impl Translator {
         }
         let folds = self.folds;
         self.set_folding(inside.as_deref().unwrap_or_default());
-        let (inner, size) = self.alternatives()?;
+        let (inner, size) = self.translate_alternatives()?;
         self.folds = folds;
-        if !self.eat(")") {
-            return refused("missing closing )");
+        if !self.eat_text(")") {
+            return refuse_pattern("missing closing )");
         }
         self.unit = true;
         Ok((format!("{open}{inner})"), size))
@@ -61,11 +61,11 @@ impl Translator {
     }
 
     /// Reads `i`, `m`, `s`, `U` and their negations; also returns whether a group follows.
-    fn flags(&mut self) -> Translating<(String, bool)> {
+    fn read_flags(&mut self) -> Translating<(String, bool)> {
         let (mut on, mut off, mut negated, mut any) = (String::new(), String::new(), false, false);
         loop {
             let Some(c) = self.peek() else {
-                return refused("missing closing )");
+                return refuse_pattern("missing closing )");
             };
             self.at += 1;
             match c {
@@ -92,7 +92,7 @@ impl Translator {
                     };
                     return Ok((format!("{on}{off}"), c == ':'));
                 }
-                _ => return refused("invalid or unsupported Perl syntax"),
+                _ => return refuse_pattern("invalid or unsupported Perl syntax"),
             }
         }
     }

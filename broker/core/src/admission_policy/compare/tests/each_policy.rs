@@ -4,33 +4,40 @@
 use serde_json::{Value, json};
 
 use super::{installed, installed_of, with};
-use crate::admission_policy::compare::{BINDING, POLICY};
+use crate::admission_policy::compare::{BINDING_KIND, POLICY_KIND};
 use crate::admission_policy::{
-    ALL, AUDIENCE, AdmissionPolicyGap, HubSite, LABELS, OWN_ACCOUNT, PAIRING, PAIRING_CLOSED,
-    RETARGET,
+    ALL_POLICIES, AUDIENCE_POLICY, AdmissionPolicyGap, HubSite, LABELS_POLICY, OWN_ACCOUNT,
+    PAIRING_CLOSED, PAIRING_POLICY, RETARGET_POLICY,
 };
 
 #[test]
 fn the_labels_admission_policy_watches_every_way_to_a_label() {
-    let (policy, binding) = installed_of(&LABELS);
-    assert_eq!(LABELS.check(&policy, &binding, &HubSite::shipped()), Ok(()));
+    let (policy, binding) = installed_of(&LABELS_POLICY);
+    assert_eq!(
+        LABELS_POLICY.compare_with_shipped(&policy, &binding, &HubSite::of_shipped_manifests()),
+        Ok(())
+    );
     let fewer = with(
         &policy,
         "/spec/matchConstraints/resourceRules/0/resources",
         json!(["namespaces"]),
     );
     assert!(matches!(
-        LABELS.check(&fewer, &binding, &HubSite::shipped()),
+        LABELS_POLICY.compare_with_shipped(&fewer, &binding, &HubSite::of_shipped_manifests()),
         Err(AdmissionPolicyGap::Differs {
-            kind: POLICY,
+            kind: POLICY_KIND,
             name: "keyferry-labels",
             ..
         })
     ));
     assert_eq!(
-        LABELS.check(&Value::Null, &binding, &HubSite::shipped()),
+        LABELS_POLICY.compare_with_shipped(
+            &Value::Null,
+            &binding,
+            &HubSite::of_shipped_manifests()
+        ),
         Err(AdmissionPolicyGap::Missing {
-            kind: POLICY,
+            kind: POLICY_KIND,
             name: "keyferry-labels"
         })
     );
@@ -38,9 +45,9 @@ fn the_labels_admission_policy_watches_every_way_to_a_label() {
 
 #[test]
 fn the_pairing_is_bound_to_everything_by_the_binding_of_its_name() {
-    let (policy, binding) = installed_of(&PAIRING);
+    let (policy, binding) = installed_of(&PAIRING_POLICY);
     assert_eq!(
-        PAIRING.check(&policy, &binding, &HubSite::shipped()),
+        PAIRING_POLICY.compare_with_shipped(&policy, &binding, &HubSite::of_shipped_manifests()),
         Ok(())
     );
     let cases = [
@@ -58,16 +65,16 @@ fn the_pairing_is_bound_to_everything_by_the_binding_of_its_name() {
         ),
     ];
     for (pointer, value) in cases {
-        let gap = PAIRING.check(
+        let gap = PAIRING_POLICY.compare_with_shipped(
             &policy,
             &with(&binding, pointer, value.clone()),
-            &HubSite::shipped(),
+            &HubSite::of_shipped_manifests(),
         );
         assert!(
             matches!(
                 &gap,
                 Err(AdmissionPolicyGap::Differs {
-                    kind: BINDING,
+                    kind: BINDING_KIND,
                     name: "keyferry-pairing",
                     ..
                 })
@@ -80,16 +87,22 @@ fn the_pairing_is_bound_to_everything_by_the_binding_of_its_name() {
         "/spec/matchConditions",
         json!([{ "name": "none", "expression": "false" }]),
     );
-    let gap = PAIRING.check(&gap, &binding, &HubSite::shipped());
+    let gap = PAIRING_POLICY.compare_with_shipped(&gap, &binding, &HubSite::of_shipped_manifests());
     assert!(
-        matches!(&gap, Err(AdmissionPolicyGap::Differs { kind: POLICY, .. })),
+        matches!(
+            &gap,
+            Err(AdmissionPolicyGap::Differs {
+                kind: POLICY_KIND,
+                ..
+            })
+        ),
         "{gap:?}"
     );
     let (other, _) = installed();
     assert_eq!(
-        PAIRING.check(&other, &binding, &HubSite::shipped()),
+        PAIRING_POLICY.compare_with_shipped(&other, &binding, &HubSite::of_shipped_manifests()),
         Err(AdmissionPolicyGap::OtherName {
-            kind: POLICY,
+            kind: POLICY_KIND,
             name: "keyferry-pairing"
         })
     );
@@ -97,24 +110,28 @@ fn the_pairing_is_bound_to_everything_by_the_binding_of_its_name() {
 
 #[test]
 fn every_shipped_policy_is_compared_and_is_no_gap() {
-    for admission_policy in ALL {
+    for admission_policy in ALL_POLICIES {
         let (policy, binding) = installed_of(&admission_policy);
         assert_eq!(
-            admission_policy.check(&policy, &binding, &HubSite::shipped()),
+            admission_policy.compare_with_shipped(
+                &policy,
+                &binding,
+                &HubSite::of_shipped_manifests()
+            ),
             Ok(()),
             "{}",
             admission_policy.name()
         );
         assert!(
             admission_policy
-                .check(&Value::Null, &binding, &HubSite::shipped())
+                .compare_with_shipped(&Value::Null, &binding, &HubSite::of_shipped_manifests())
                 .is_err(),
             "{}",
             admission_policy.name()
         );
         assert!(
             admission_policy
-                .check(&policy, &Value::Null, &HubSite::shipped())
+                .compare_with_shipped(&policy, &Value::Null, &HubSite::of_shipped_manifests())
                 .is_err(),
             "{}",
             admission_policy.name()
@@ -126,7 +143,7 @@ fn every_shipped_policy_is_compared_and_is_no_gap() {
         );
         assert!(
             admission_policy
-                .check(&hollow, &binding, &HubSite::shipped())
+                .compare_with_shipped(&hollow, &binding, &HubSite::of_shipped_manifests())
                 .is_err(),
             "{}",
             admission_policy.name()
@@ -148,9 +165,9 @@ fn a_hubs_own_audiences_are_a_list_that_holds_all_of_them() {
     };
     let site = HubSite {
         hub_audiences: ["https://hub.example.com".to_owned()].into(),
-        ..HubSite::shipped()
+        ..HubSite::of_shipped_manifests()
     };
-    for admission_policy in [PAIRING, PAIRING_CLOSED, AUDIENCE, OWN_ACCOUNT] {
+    for admission_policy in [PAIRING_POLICY, PAIRING_CLOSED, AUDIENCE_POLICY, OWN_ACCOUNT] {
         let (policy, binding) = installed_of(&admission_policy);
         let gap = admission_policy
             .check_hub_audiences(&policy, &site)
@@ -161,7 +178,10 @@ fn a_hubs_own_audiences_are_a_list_that_holds_all_of_them() {
         );
         let filled = with_list(&policy, "[\n 'https://hub.example.com', \"x\" ]");
         assert_eq!(admission_policy.check_hub_audiences(&filled, &site), Ok(()));
-        assert_eq!(admission_policy.check(&filled, &binding, &site), Ok(()));
+        assert_eq!(
+            admission_policy.compare_with_shipped(&filled, &binding, &site),
+            Ok(())
+        );
         for no_list in [
             "[] + ['https://hub.example.com']",
             "['https://hub.example.com'",
@@ -172,7 +192,9 @@ fn a_hubs_own_audiences_are_a_list_that_holds_all_of_them() {
         ] {
             let hidden = with_list(&policy, no_list);
             assert!(
-                admission_policy.check(&hidden, &binding, &site).is_err(),
+                admission_policy
+                    .compare_with_shipped(&hidden, &binding, &site)
+                    .is_err(),
                 "{no_list}"
             );
             assert!(
@@ -184,7 +206,7 @@ fn a_hubs_own_audiences_are_a_list_that_holds_all_of_them() {
         }
     }
     assert_eq!(
-        LABELS.check_hub_audiences(&installed_of(&LABELS).0, &site),
+        LABELS_POLICY.check_hub_audiences(&installed_of(&LABELS_POLICY).0, &site),
         Ok(()),
         "it has no such list"
     );
@@ -195,28 +217,28 @@ fn the_policies_are_about_the_account_and_the_audience_of_this_keyferry() {
     let (policy, binding) = installed_of(&OWN_ACCOUNT);
     let elsewhere = HubSite {
         username: "system:serviceaccount:other:keyferry".to_owned(),
-        ..HubSite::shipped()
+        ..HubSite::of_shipped_manifests()
     };
     assert!(
         matches!(
-            OWN_ACCOUNT.check(&policy, &binding, &elsewhere),
+            OWN_ACCOUNT.compare_with_shipped(&policy, &binding, &elsewhere),
             Err(AdmissionPolicyGap::Differs { .. })
         ),
         "it holds another account"
     );
-    let (policy, binding) = installed_of(&PAIRING);
+    let (policy, binding) = installed_of(&PAIRING_POLICY);
     let another = HubSite {
         caller_audience: "callers.example.com".to_owned(),
-        ..HubSite::shipped()
+        ..HubSite::of_shipped_manifests()
     };
     assert!(matches!(
-        PAIRING.check(&policy, &binding, &another),
+        PAIRING_POLICY.compare_with_shipped(&policy, &binding, &another),
         Err(AdmissionPolicyGap::Differs { .. })
     ));
     assert_eq!(
-        RETARGET.check(
-            &installed_of(&RETARGET).0,
-            &installed_of(&RETARGET).1,
+        RETARGET_POLICY.compare_with_shipped(
+            &installed_of(&RETARGET_POLICY).0,
+            &installed_of(&RETARGET_POLICY).1,
             &another
         ),
         Ok(()),

@@ -54,17 +54,18 @@ impl Server {
             connections_per_address: None,
         };
         let access = CertificateAccess::default();
-        let bounds = Bounds::TOKENS.with(ClientCertificates::Requested);
-        let listener = listener::bind(&listener, bounds, None, &access, &Metrics::default())
-            .await
-            .unwrap();
+        let bounds = Bounds::TOKENS.with_client_certificates(ClientCertificates::Requested);
+        let listener =
+            listener::bind_listener(&listener, bounds, None, &access, &Metrics::default())
+                .await
+                .unwrap();
         let address = listener.address().unwrap();
         let public = PublicParts {
             health,
             metadata: None,
             has_inputs: inputs.is_some(),
         };
-        let routes = token_api::routes(ApiParts {
+        let routes = token_api::token_api_routes(ApiParts {
             broker: Arc::new(broker),
             counts_sources: false,
             inputs,
