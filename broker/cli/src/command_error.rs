@@ -88,6 +88,11 @@ impl From<ClientError> for CommandError {
                 fix: fix.clone().map(Cow::Owned),
                 ..Self::new(format!("calling {server}: {problem}"))
             },
+            // The way without a hub is a server, which the hub's own error does not know.
+            ClientError::Hub(error @ HubClientError::NotInCluster) => Self {
+                fix: None,
+                ..Self::from(error.clone())
+            },
             ClientError::Hub(error) => Self::from(error.clone()),
             ClientError::CallerToken(_) | ClientError::Configuration(_) => {
                 Self::of_line(&error.to_string())

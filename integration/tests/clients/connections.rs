@@ -79,12 +79,12 @@ pub(crate) async fn a_caller_token_that_would_be_refused_is_not_sent(
     for (token, says) in [
         (
             expired.as_str(),
-            "days ago by this machine's clock; fix: kubectl create token reconciler -n tenant-a \
+            "days ago by this machine's clock\nfix: kubectl create token reconciler -n tenant-a \
              --audience keyferry.dev",
         ),
         (
             "hello",
-            "is not a JWT; fix: kubectl create token NAME --audience keyferry.dev",
+            "is not a JWT\nfix: kubectl create token NAME --audience keyferry.dev",
         ),
     ] {
         std::fs::write(&path, token)?;

@@ -164,7 +164,7 @@ pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) ->
             ],
             &[
                 AUDIENCE_A,
-                "not keyferry.dev; fix: kubectl create token reconciler -n tenant-a --audience \
+                "not keyferry.dev\nfix: kubectl create token reconciler -n tenant-a --audience \
                  keyferry.dev",
             ],
         ),
@@ -179,7 +179,7 @@ pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) ->
                 "--token-file",
                 &wrong_audience,
             ],
-            &["not keyferry.dev; fix: kubectl create token"],
+            &["not keyferry.dev\nfix: kubectl create token"],
         ),
         (
             &[
@@ -218,7 +218,7 @@ pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) ->
         ),
         (
             &["token", "tenant-a/a", "--config", &config],
-            &["give --kubeconfig"],
+            &["a kubeconfig of the hub (--kubeconfig"],
         ),
         (&["targets", "--config", &broken], &["mistake"]),
     ];

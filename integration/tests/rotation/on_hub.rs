@@ -117,10 +117,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
     let (ok, said) = revoke(&world, &clean, &[]).await?;
     assert!(!ok, "{said}");
     for (target, tenant) in PLACES {
-        let lines: Vec<&str> = said
-            .lines()
-            .filter(|line| line.starts_with("NOT PROVEN: "))
-            .collect();
+        let lines = notes_not_proven(&said);
         assert!(
             lines
                 .iter()
@@ -128,7 +125,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
                     && line.contains("--witness FILE")),
             "{said}"
         );
-        let of_secret = |line: &&&str| {
+        let of_secret = |line: &&String| {
             line.contains(&format!("Secret {tenant}/{SECRET}")) && line.contains("KeyRevoked")
         };
         assert!(
@@ -174,8 +171,9 @@ async fn without_targets_nothing_is_proven(world: &OnHub, kid: &str) -> TestResu
         .await?;
     let said = String::from_utf8_lossy(&answer.stderr).into_owned();
     assert_eq!(answer.status.code(), Some(1), "{said}");
-    let line = said
-        .lines()
+    let notes = notes_not_proven(&said);
+    let line = notes
+        .iter()
         .find(|line| line.starts_with("NOT PROVEN: targets: "))
         .ok_or_else(|| said.clone())?;
     assert!(
@@ -306,8 +304,9 @@ async fn without_a_list_it_still_revokes(world: &OnHub, kid: &str) -> TestResult
     let said = String::from_utf8_lossy(&answer.stderr).into_owned();
     assert_eq!(answer.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("revoked {kid:?}: ")), "{said}");
-    let line = said
-        .lines()
+    let notes = notes_not_proven(&said);
+    let line = notes
+        .iter()
         .find(|line| line.starts_with("NOT PROVEN: targets: no target was asked: "))
         .ok_or_else(|| said.clone())?;
     assert!(
@@ -316,6 +315,20 @@ async fn without_a_list_it_still_revokes(world: &OnHub, kid: &str) -> TestResult
     );
     assert_eq!(state(world, kid).await?, "revoked");
     Ok(())
+}
+
+/// What `said` calls not proven, each with its fix, which has a line of its own.
+fn notes_not_proven(said: &str) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let mut lines = said.lines().peekable();
+    while let Some(line) = lines.next() {
+        if !line.starts_with("NOT PROVEN: ") {
+            continue;
+        }
+        let fix = lines.next_if(|line| line.starts_with("fix: "));
+        notes.push([line, fix.unwrap_or_default()].join("\n"));
+    }
+    notes
 }
 
 /// The state of a key, as `keyferry keys` names it.
