@@ -15,6 +15,7 @@ mod cross_checks;
 mod document;
 mod duration;
 mod external_issuer;
+mod file_schema;
 mod inputs;
 mod listener;
 mod metrics_listener;
@@ -46,6 +47,7 @@ pub use audit_file::{AuditFile, AuditRotation};
 pub use caller_certificates::{CallerCertificate, ClientCertificateRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use external_issuer::{ClaimRule, ExternalIssuer, TokenUse, same_issuer};
+pub use file_schema::file_schema;
 pub use inputs::{InputCredential, InputProof, InputScope, Inputs};
 pub use listener::{
     ListenAddressError, Listener, ListenerOverrides, TlsFiles, TlsSource, TlsVersion,

@@ -3,7 +3,7 @@
 //! [`config`] reads the configuration file and the objects TargetCluster and TargetAccess into one
 //! checked policy. [`status`], [`condition`] and [`summary`] are their status, [`pairing`] is the
 //! object for an admission policy, and [`definition`] prints the CustomResourceDefinitions of all
-//! three. The other modules are the names that all crates share: an [`issuer`], an [`audience`], a
+//! three. [`json_schema`] prints references from the schemas of types. The other modules are the names that all crates share: an [`issuer`], an [`audience`], a
 //! [`reason`].
 //!
 //! Code in this crate is synchronous and total: it opens no socket, reads no file and asks no
@@ -15,6 +15,7 @@ pub mod config;
 pub mod definition;
 pub mod foreign_text;
 pub mod issuer;
+pub mod json_schema;
 pub mod lifetime;
 pub mod managed_issuer;
 pub mod moment;

@@ -44,7 +44,7 @@ const AUDIENCE_PATTERN: &str = r"^[!#-&(-+\--\[\]-_a-~]+$";
 /// An https origin. The reader also checks the host.
 const ORIGIN: &str = r"^https://[^/?#@\s]+/?$";
 /// A duration in hours, minutes and seconds.
-const DURATION_PATTERN: &str = "^([0-9]+h)?([0-9]+m)?([0-9]+s)?$";
+pub(crate) const DURATION_PATTERN: &str = "^([0-9]+h)?([0-9]+m)?([0-9]+s)?$";
 
 /// Rules for the host of a URL that [`HOST_PATTERN`] matches, as CEL and message. A pattern alone cannot
 /// count the groups of an IPv6 address.
@@ -83,6 +83,18 @@ pub(crate) fn validation_rule(cel: &str, message: &str) -> ValidationRule {
 /// The names of the values that a field may have, for its `enum`.
 pub(crate) fn choice_names<T>(choices: &'static [(&'static str, T)]) -> Vec<&'static str> {
     choices.iter().map(|(name, _)| *name).collect()
+}
+
+/// A field that has one of these names, and the name of its type's default if it is absent.
+pub(crate) fn choices<T: Default + PartialEq>(
+    choices: &'static [(&'static str, T)],
+) -> impl FnMut(&mut Schema) {
+    let default = choices.iter().find(|(_, value)| *value == T::default());
+    let default = default.map(|(name, _)| *name);
+    move |schema| {
+        schema.insert("enum".to_owned(), json!(choice_names(choices)));
+        schema.insert("default".to_owned(), json!(default));
+    }
 }
 
 /// The URL of an apiserver: `https://host[:port][/path]`.

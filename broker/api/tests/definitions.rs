@@ -1,10 +1,11 @@
-//! The files of broker/crds are what the types print. `KEYFERRY_WRITE_COPIES=1` writes them.
+//! The files of broker/crds and the schema of the configuration file are what the types print.
+//! `KEYFERRY_WRITE_COPIES=1` writes them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::path::Path;
 
-use keyferry_api::definition;
+use keyferry_api::{config, definition};
 use serde_json::Value;
 
 /// The fields that had a default in the schema from the beginning.
@@ -23,16 +24,27 @@ fn the_files_are_what_the_types_print() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
     for definition in definition::all_definitions() {
         let file = folder.join(format!("{}.yaml", definition.spec.names.plural));
-        let printed = definition::print_manifest(&definition).unwrap();
-        if std::env::var_os("KEYFERRY_WRITE_COPIES").is_some_and(|value| value == "1") {
-            std::fs::write(&file, &printed).unwrap();
-        }
-        assert!(
-            std::fs::read_to_string(&file).is_ok_and(|text| text == printed),
-            "{} is not what the types of broker/api print; KEYFERRY_WRITE_COPIES=1 writes it",
-            file.display()
-        );
+        assert_printed(&file, &definition::print_manifest(&definition).unwrap());
     }
+}
+
+#[test]
+fn the_schema_of_the_configuration_file_is_what_the_types_print() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/reference/keyferry-config.schema.json");
+    assert_printed(&file, &format!("{:#}\n", config::file_schema()));
+}
+
+/// Compares a file with what is printed today, or writes it.
+fn assert_printed(file: &Path, printed: &str) {
+    if std::env::var_os("KEYFERRY_WRITE_COPIES").is_some_and(|value| value == "1") {
+        std::fs::write(file, printed).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(file).is_ok_and(|text| text == printed),
+        "{} is not what the types of broker/api print; KEYFERRY_WRITE_COPIES=1 writes it",
+        file.display()
+    );
 }
 
 /// The hub puts a default into every object that it returns, also into those for servers of the

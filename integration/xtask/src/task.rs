@@ -174,10 +174,14 @@ fn docs() -> Vec<Step> {
 }
 
 fn snapshots() -> Vec<Step> {
-    let printed = Step::cargo(
-        "test --workspace --locked --test definitions --test chart --test reference --test monitoring",
-    );
-    vec![printed.with("KEYFERRY_WRITE_COPIES", "1")]
+    let tests = [
+        "test --workspace --locked --test definitions --test chart --test reference \
+         --test monitoring --test troubleshooting",
+        "test --workspace --locked --lib -- openapi",
+    ];
+    tests
+        .map(|arguments| Step::cargo(arguments).with("KEYFERRY_WRITE_COPIES", "1"))
+        .into()
 }
 
 fn full(words: &[String]) -> Result<Vec<Step>, String> {

@@ -40,6 +40,9 @@ impl DeliveryType {
     /// rest.
     pub const DEFAULT: &'static [Self] = &[Self::HTTP, Self::Exec, Self::FluxConfigMap];
 
+    /// The delivery types that answer requests and write no object.
+    pub(super) const ON_REQUEST: [Self; 2] = [Self::HTTP, Self::Exec];
+
     /// Every delivery type with its name.
     pub const ALL: &'static [(&'static str, Self)] = &[
         ("ArgoCDSecret", Self::ArgoCDSecret),
@@ -223,7 +226,7 @@ impl TargetAccess {
     /// Whether this access offers credentials by this delivery type.
     pub fn offers(&self, delivery: DeliveryType) -> bool {
         if self.deliveries.is_empty() {
-            return matches!(delivery, DeliveryType::HTTP | DeliveryType::Exec);
+            return DeliveryType::ON_REQUEST.contains(&delivery);
         }
         self.deliveries
             .iter()

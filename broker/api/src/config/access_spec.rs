@@ -83,11 +83,11 @@ pub(crate) struct TargetAccessSpec {
     /// Drain keeps a deleted access, unauthorised and unrefreshed, until its last delivered token
     /// has expired, so that consumers of the objects can end cleanly. Immediate deletes the objects
     /// at once.
-    #[schemars(extend("enum" = choice_names(DeletionPolicy::ALL), "default" = "Drain"))]
+    #[schemars(transform = schema::choices(DeletionPolicy::ALL))]
     pub(super) deletion_policy: Option<String>,
     /// Whether Keyferry tries a token at the target. Report shows the result in the status; Require
     /// delivers nothing until the target has accepted a token.
-    #[schemars(extend("enum" = choice_names(Probe::ALL), "default" = "Report"))]
+    #[schemars(transform = schema::choices(Probe::ALL))]
     pub(super) probe: Option<String>,
     /// While it is true, nothing is minted or refreshed for this access. Delivered objects stay.
     #[serde(default)]
@@ -138,7 +138,7 @@ pub(super) struct ArgoCdSpec {
     #[schemars(with = "ObjectName")]
     pub(super) project: String,
     /// Exec names the plugin keyferry credential, so no token is at rest; BearerToken writes one.
-    #[schemars(extend("enum" = choice_names(ArgoCdForm::ALL), "default" = "Exec"))]
+    #[schemars(transform = schema::choices(ArgoCdForm::ALL))]
     pub(super) form: Option<String>,
 }
 

@@ -43,14 +43,15 @@ pub struct CallerCertificate {
 pub(super) struct CallerCertificateSpec {
     /// The CA of the certificates.
     ca_secret_ref: AuthorityReference,
-    /// The certificate's only URI, byte for byte, such as spiffe://example.com/ns/a/sa/b. It has a
-    /// scheme; patterns are refused.
+    /// The only URI among the certificate's alternative names, byte for byte, such as
+    /// spiffe://example.com/ns/a/sa/b. It has a scheme; patterns are refused.
     #[serde(rename = "uriSAN")]
     #[schemars(length(max = MAX_URI_BYTES))]
     uri_san: String,
     /// The ServiceAccount for which the certificates stand.
     service_account: AccountSpec,
-    /// Whether the CA may be one whose certificates are users of the hub's apiserver.
+    /// Whether the CA may be one whose certificates are users of the hub's apiserver
+    /// (client-ca-file, requestheader-client-ca-file), compared by public key.
     #[serde(default, rename = "allowHubClientCA")]
     allow_hub_client_ca: bool,
 }
@@ -75,7 +76,8 @@ pub(super) struct ClientCertificateSpec {
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AuthorityReference {
-    /// A Secret in clusterResourceNamespace whose ca.crt has one to 8 CA certificates.
+    /// A Secret in clusterResourceNamespace whose ca.crt has one to 8 CA certificates: two while
+    /// callers move to the next CA.
     #[schemars(with = "ObjectName")]
     name: String,
 }
@@ -89,7 +91,8 @@ struct AccountSpec {
     /// Its name.
     #[schemars(with = "ObjectName")]
     name: String,
-    /// Its metadata.uid. The rule is void for a ServiceAccount that is created again.
+    /// Its metadata.uid. If the ServiceAccount is created again, the rule is void until its new UID
+    /// is written here.
     uid: String,
 }
 

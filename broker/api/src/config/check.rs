@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use super::document::{Document, Origin};
 use super::misfit::{self, MisplacedField};
 use super::mistake::Mistake;
+use crate::schema::choice_names;
 
 /// Collects the mistakes of one object while its fields are converted to typed values.
 pub(super) struct Check<'a> {
@@ -79,12 +80,11 @@ impl<'a> Check<'a> {
         path: &str,
         text: &str,
         noun: &str,
-        choices: &[(&str, T)],
+        choices: &'static [(&'static str, T)],
     ) -> Option<T> {
         let choice = choices.iter().find(|(name, _)| *name == text);
         if choice.is_none() {
-            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            let fix = format!("use {}", names.join(" or "));
+            let fix = format!("use {}", alternatives(&choice_names(choices)));
             self.wrong(path, format!("{text:?} is not {noun}"), fix);
         }
         choice.map(|(_, value)| *value)
@@ -96,7 +96,7 @@ impl<'a> Check<'a> {
         path: &str,
         text: Option<&str>,
         noun: &str,
-        choices: &[(&str, T)],
+        choices: &'static [(&'static str, T)],
     ) -> Option<T> {
         match text {
             None => Some(T::default()),
@@ -108,5 +108,13 @@ impl<'a> Check<'a> {
     /// hide another's.
     pub(super) fn clean(&self) -> bool {
         self.mistakes.len() == self.before
+    }
+}
+
+/// Lists names as `a, b or c`.
+fn alternatives(names: &[&str]) -> String {
+    match names {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
@@ -11,6 +12,7 @@ use super::Generation;
 use super::mistake::{ConfigError, Mistake};
 use super::node::Node;
 use crate::foreign_text;
+use crate::name::{Namespace, ObjectName};
 use crate::service_account::Uid;
 
 /// The largest configuration file, in bytes.
@@ -45,26 +47,36 @@ pub(super) struct HubObject {
 }
 
 /// A TargetCluster or a TargetAccess as written.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Object<Spec> {
+    /// The version of this object.
     #[serde(rename = "apiVersion")]
     _api_version: String,
+    /// The kind of this object.
     #[serde(rename = "kind")]
     _kind: String,
+    /// Its names. Keyferry ignores labels and annotations.
     pub(super) metadata: Metadata,
+    /// What it states.
     pub(super) spec: Spec,
 }
 
 /// The part of an object's `metadata` that a file may state.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Metadata {
+    /// Its name, which no other object of its kind and namespace has.
+    #[schemars(with = "ObjectName")]
     pub(super) name: String,
+    /// The tenant's namespace on the hub.
     #[serde(default)]
+    #[schemars(with = "Option<Namespace>")]
     pub(super) namespace: Option<String>,
+    /// Any labels.
     #[serde(default, rename = "labels")]
     _labels: BTreeMap<String, String>,
+    /// Any annotations.
     #[serde(default, rename = "annotations")]
     _annotations: BTreeMap<String, String>,
 }

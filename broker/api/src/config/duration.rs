@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::check::Check;
 use crate::lifetime;
+use crate::schema::DURATION_PATTERN;
 
 /// The values that a field with a duration may have, in seconds.
 pub(super) struct DurationBounds {
@@ -42,6 +43,7 @@ impl DurationBounds {
         let range = self.range_text();
         move |schema| {
             schema.insert("default".to_owned(), json!(default));
+            schema.insert("pattern".to_owned(), json!(DURATION_PATTERN));
             if let Some(serde_json::Value::String(text)) = schema.get_mut("description") {
                 text.push_str(&format!(" A duration {range}."));
             }

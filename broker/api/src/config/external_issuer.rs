@@ -17,7 +17,7 @@ use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl};
 use crate::managed_issuer::INERT_AUDIENCE;
 use crate::name::{Namespace, ObjectName};
-use crate::schema::{self, choice_names};
+use crate::schema;
 use crate::service_account::{ServiceAccount, Uid};
 
 /// Claims whose value stays with one project: after a rename or a deletion no other project gets
@@ -55,9 +55,9 @@ pub struct ExternalIssuer {
     pub service_account: ServiceAccount,
     /// The UID that the ServiceAccount must have, if it is pinned.
     pub service_account_uid: Option<Uid>,
-    /// The longest accepted `exp` minus `iat`: 5 min to 24 h, default 1 h.
+    /// The longest accepted `exp` minus `iat`.
     pub max_token_lifetime: Duration,
-    /// How often one token may be exchanged. Default once.
+    /// How often one token may be exchanged.
     pub token_use: TokenUse,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct ExternalIssuerSpec {
     max_token_lifetime: Option<String>,
     /// How often one token may be exchanged. Once is for each replica, and the token must have a
     /// jti. UntilExpiry is for systems that give a job one token only.
-    #[schemars(extend("enum" = choice_names(TokenUse::ALL), "default" = "Once"))]
+    #[schemars(transform = schema::choices(TokenUse::ALL))]
     token_use: Option<String>,
 }
 

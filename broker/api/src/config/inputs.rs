@@ -27,12 +27,12 @@ const REQUESTS_LIMIT: LimitBounds = LimitBounds {
 /// The fleet inputs of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inputs {
-    /// Whether the API listener serves them. Default no.
+    /// Whether the API listener serves them.
     pub enabled: bool,
     /// The credentials that can read them, each with its own name and its own Secret.
     pub credentials: Vec<InputCredential>,
     /// How many requests a second each credential may send; an Admin one may send ten times as
-    /// many. Default 5.
+    /// many.
     pub requests_per_second: Option<NonZeroU32>,
 }
 
@@ -103,7 +103,8 @@ pub(super) struct InputsSpec {
     #[serde(default)]
     enabled: bool,
     /// The credentials of the machines that read them. They and api.clientCertificates name at most 16
-    /// Secrets with CAs.
+    /// Secrets with CAs. A change needs no restart, unless it names a CA Secret that no entry named
+    /// before.
     #[serde(default)]
     #[schemars(length(max = MAX_CREDENTIALS))]
     credentials: Vec<CredentialSpec>,

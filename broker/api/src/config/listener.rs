@@ -1,6 +1,6 @@
 //! The listeners of a ServerConfiguration: address, serving certificate, TLS version and limits.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
@@ -10,6 +10,15 @@ use serde_json::json;
 use super::check::Check;
 use super::server_spec::TlsSpec;
 use crate::name::ObjectName;
+
+/// Where the published documents are served if no address is configured.
+pub(super) const DISCOVERY_ADDRESS: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
+/// Where the token API is served if no address is configured.
+pub(super) const API_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
+/// Where health is served if no address is configured.
+pub(super) const HEALTH_ADDRESS: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// The limit of connections per source. The default is many times what a node's Pods need, and an eighth
 /// of the capacity of the published documents' listener.
@@ -29,7 +38,7 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Where the serving certificate comes from; re-read when it changes.
     pub tls: TlsSource,
-    /// The lowest TLS version that a client may use. Default 1.3.
+    /// The lowest TLS version that a client may use.
     pub min_version: TlsVersion,
     /// The most connections of one source: an address or, on the discovery listener, the /64 of an
     /// IPv6 address. None: no limit per source.
@@ -196,14 +205,14 @@ impl LimitBounds {
 pub(super) fn read_listener(
     fields: ListenerFields,
     path: &str,
-    port: u16,
+    default_address: SocketAddr,
     overrides: ListenerOverride<'_>,
     check: &mut Check<'_>,
 ) -> Option<Listener> {
     let address = read_address(
         fields.address.as_deref(),
         &format!("{path}.address"),
-        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        default_address,
         check,
     );
     let connections = CONNECTIONS_LIMIT.read(
@@ -224,11 +233,17 @@ pub(super) fn read_listener(
 
 fn read_min_version(text: Option<&str>, path: &str, check: &mut Check<'_>) -> Option<TlsVersion> {
     let field = format!("{path}.tls.minVersion");
-    match text {
-        None | Some("1.3") => Some(TlsVersion::V1_3),
+    let version = match text {
+        None => Some(TlsVersion::default()),
+        Some(text) => TLS_VERSIONS
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, version)| *version),
+    };
+    match version {
         // Keyferry's own clients, scrapers and every client in support have TLS 1.3, so the setting
         // would only help an attacker who wants the weaker version.
-        Some("1.2") if path != "discovery" => {
+        Some(TlsVersion::V1_2) if path != "discovery" => {
             let listener = if path == "api" {
                 "the token API"
             } else {
@@ -241,11 +256,14 @@ fn read_min_version(text: Option<&str>, path: &str, check: &mut Check<'_>) -> Op
             );
             None
         }
-        Some("1.2") => Some(TlsVersion::V1_2),
-        Some(other) => {
+        Some(version) => Some(version),
+        None => {
             check.wrong(
                 &field,
-                format!("{other:?} is not a TLS version that Keyferry speaks"),
+                format!(
+                    "{:?} is not a TLS version that Keyferry speaks",
+                    text.unwrap_or_default()
+                ),
                 "write \"1.3\" or, for discovery, \"1.2\"",
             );
             None

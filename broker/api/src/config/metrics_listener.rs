@@ -1,5 +1,6 @@
 //! The TLS listener of a ServerConfiguration for metrics alone.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
 use super::check::Check;
@@ -68,7 +69,9 @@ pub(super) fn read_metrics_listener(
         tls,
         connections_per_address: None,
     };
-    let mut listener = read_listener(fields, "metrics", 0, overrides, check)?;
+    // Without an address in the file, the one of the flag is used.
+    let unused = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let mut listener = read_listener(fields, "metrics", unused, overrides, check)?;
     listener.connections_per_address = NonZeroU32::new(MAX_CONNECTIONS);
     Some(Some(MetricsListener {
         listener,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::check::Check;
-use crate::schema::{atomic, validation_rule};
+use crate::schema::{atomic, choice_names, validation_rule};
 
 /// The label that the apiserver itself sets on every namespace.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -19,8 +19,24 @@ pub fn selects_by(key: &str) -> bool {
     key == NAME_LABEL || key.starts_with(GUARDED_PREFIX)
 }
 
-/// The operators of a term.
-const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
+/// How a term compares a label with its values.
+#[derive(Clone, Copy)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+impl Operator {
+    /// Every operator with its name.
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("In", Self::In),
+        ("NotIn", Self::NotIn),
+        ("Exists", Self::Exists),
+        ("DoesNotExist", Self::DoesNotExist),
+    ];
+}
 
 /// A `metav1.LabelSelector` as written.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -68,7 +84,7 @@ struct Requirement {
     )]
     key: String,
     /// Which values the label may have.
-    #[schemars(extend("enum" = OPERATORS))]
+    #[schemars(extend("enum" = choice_names(Operator::ALL)))]
     operator: String,
     /// The values of In and NotIn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -191,12 +207,18 @@ fn term(requirement: Requirement, path: &str, check: &mut Check<'_>) -> Option<T
         operator,
         values,
     } = requirement;
-    match (operator.as_str(), values.is_empty()) {
-        ("In", false) => Some(Term::In(key, values)),
-        ("NotIn", false) => Some(Term::NotIn(key, values)),
-        ("Exists", true) => Some(Term::Exists(key)),
-        ("DoesNotExist", true) => Some(Term::DoesNotExist(key)),
-        ("In" | "NotIn", true) => {
+    let operator = check.choose(
+        &format!("{path}.operator"),
+        &operator,
+        "an operator",
+        Operator::ALL,
+    )?;
+    match (operator, values.is_empty()) {
+        (Operator::In, false) => Some(Term::In(key, values)),
+        (Operator::NotIn, false) => Some(Term::NotIn(key, values)),
+        (Operator::Exists, true) => Some(Term::Exists(key)),
+        (Operator::DoesNotExist, true) => Some(Term::DoesNotExist(key)),
+        (Operator::In | Operator::NotIn, true) => {
             check.wrong(
                 &format!("{path}.values"),
                 "is empty",
@@ -204,19 +226,11 @@ fn term(requirement: Requirement, path: &str, check: &mut Check<'_>) -> Option<T
             );
             None
         }
-        ("Exists" | "DoesNotExist", false) => {
+        (Operator::Exists | Operator::DoesNotExist, false) => {
             check.wrong(
                 &format!("{path}.values"),
                 "is not empty",
                 "Exists and DoesNotExist take no values",
-            );
-            None
-        }
-        _ => {
-            check.wrong(
-                &format!("{path}.operator"),
-                format!("{operator:?} is not an operator"),
-                "use In, NotIn, Exists or DoesNotExist",
             );
             None
         }

@@ -14,7 +14,8 @@ use super::duration::DurationBounds;
 use super::external_issuer::{ExternalIssuer, PublishedIssuers, read_external_issuers};
 use super::inputs::{Inputs, read_inputs};
 use super::listener::{
-    LimitBounds, Listener, ListenerFields, ListenerOverrides, read_address, read_listener,
+    API_ADDRESS, DISCOVERY_ADDRESS, HEALTH_ADDRESS, LimitBounds, Listener, ListenerFields,
+    ListenerOverrides, read_address, read_listener,
 };
 use super::metrics_listener::{MetricsListener, read_metrics_listener};
 use super::mistake::Mistake;
@@ -61,50 +62,47 @@ pub(super) const NEW_CALLERS_LIMIT: LimitBounds = LimitBounds {
     max: 100_000,
 };
 
-/// A checked ServerConfiguration.
+/// A checked ServerConfiguration. Bounds and defaults are in the reference of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfiguration {
     /// The hub's name; `<hubName>:` begins every username at the targets. Never changes.
     pub hub_name: String,
     /// The origin at which targets reach the published documents. Never changes.
     pub public_url: PublicUrl,
-    /// The only audience that callers' tokens may have. Default `keyferry.dev`.
+    /// The only audience that callers' tokens may have.
     pub caller_audience: Audience,
-    /// Keyferry's namespace, with the Secrets that targets name. Default `keyferry-system`.
+    /// Keyferry's namespace, with the Secrets that targets name.
     pub cluster_resource_namespace: Namespace,
     /// The ServiceAccount without rights that is used to check audiences, in that namespace.
-    /// Default `keyferry-canary`.
     pub canary_service_account: ObjectName,
     /// The hub's issuer, if it is pinned; else the first one that the hub reports.
     pub hub_issuer: Option<Issuer>,
     /// The addresses of the hub's apiservers, if their documents are read one by one. Empty: those
     /// that the hub lists, or the client's.
     pub hub_endpoints: Vec<HubEndpoint>,
-    /// The listener of the published documents. Default `0.0.0.0:8443`.
+    /// The listener of the published documents.
     pub discovery: Listener,
-    /// The plain-HTTP listener that redirects to the published documents. Default none.
+    /// The plain-HTTP listener that redirects to the published documents.
     pub discovery_http_address: Option<SocketAddr>,
-    /// The listener of the token API. Default `0.0.0.0:9443`.
+    /// The listener of the token API.
     pub api: Listener,
     /// The client certificates that the token API accepts from callers. Empty: it asks for none.
     pub client_certificates: Vec<CallerCertificate>,
     /// The rate limits for unknown callers.
     pub new_callers: NewCallerLimits,
-    /// The plain-HTTP listener of health, and of metrics without a listener of their own. Default
-    /// `127.0.0.1:8080`.
+    /// The plain-HTTP listener of health, and of metrics without a listener of their own.
     pub health_address: SocketAddr,
-    /// The TLS listener of metrics. Default none.
+    /// The TLS listener of metrics.
     pub metrics: Option<MetricsListener>,
-    /// The `max-age` of every published document: 30 s to 1 h, default 60 s.
+    /// The `max-age` of every published document.
     pub max_age: Duration,
-    /// How long a successful authorisation stays valid while the hub is unreachable: 0 to 1 h,
-    /// default 5 min.
+    /// How long a successful authorisation stays valid while the hub is unreachable.
     pub max_stale_authorization: Duration,
     /// Whether callers' tokens must be bound to a Pod.
     pub require_pod_bound: bool,
-    /// Issuers other than the hub whose tokens callers may present. Default none.
+    /// Issuers other than the hub whose tokens callers may present.
     pub external_issuers: Vec<ExternalIssuer>,
-    /// The origin at which clients reach the token API, for its metadata. Default unknown.
+    /// The origin at which clients reach the token API, for its metadata.
     pub api_public_url: Option<PublicUrl>,
     /// Settings of the managed issuers.
     pub managed_issuers: ManagedIssuers,
@@ -168,9 +166,9 @@ impl HubEndpoint {
 /// Managed issuers, one per TargetCluster with `issuer: Keyferry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagedIssuers {
-    /// Whether managed issuers are allowed. Default no.
+    /// Whether managed issuers are allowed.
     pub enabled: bool,
-    /// How long a key signs before it is rotated: 24 h to 8760 h, default 720 h.
+    /// How long a key signs before it is rotated.
     pub rotate_every: Duration,
 }
 
@@ -207,7 +205,7 @@ pub(super) fn read_server(
     let health_address = read_address(
         object.health.address.as_deref(),
         "health.address",
-        SocketAddr::from(([127, 0, 0, 1], 8080)),
+        HEALTH_ADDRESS,
         &mut check,
     );
     let metrics = read_metrics_listener(object.metrics, listeners.metrics(), &mut check);
@@ -339,7 +337,13 @@ impl Discovery {
             connections_per_address: spec.limits.connections_per_address,
         };
         Self {
-            listener: read_listener(fields, "discovery", 8443, overrides.discovery(), check),
+            listener: read_listener(
+                fields,
+                "discovery",
+                DISCOVERY_ADDRESS,
+                overrides.discovery(),
+                check,
+            ),
             http_address,
             max_age,
         }
@@ -383,7 +387,7 @@ impl Api {
             connections_per_address: spec.limits.connections_per_address,
         };
         Self {
-            listener: read_listener(fields, "api", 9443, overrides.api(), check),
+            listener: read_listener(fields, "api", API_ADDRESS, overrides.api(), check),
             client_certificates,
             new_callers,
             public_url,

@@ -1,5 +1,5 @@
-//! `ServerConfiguration` as written. The table of docs/configuration.md and the schema for editors
-//! are printed from these types.
+//! `ServerConfiguration` as written. The table of docs/reference/configuration.md and the schema for
+//! editors are printed from these types.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,9 @@ use super::audit_file::AuditSpec;
 use super::caller_certificates::{CallerCertificateSpec, MAX_RULES};
 use super::external_issuer::{ExternalIssuerSpec, MAX_ISSUERS};
 use super::inputs::InputsSpec;
-use super::listener::{CONNECTIONS_LIMIT, TLS_VERSIONS};
+use super::listener::{
+    API_ADDRESS, CONNECTIONS_LIMIT, DISCOVERY_ADDRESS, HEALTH_ADDRESS, TLS_VERSIONS,
+};
 use super::metrics_listener::MetricsAuthentication;
 use super::misfit::MisplacedField;
 use super::server::{
@@ -18,7 +20,7 @@ use super::server::{
     MAX_ENDPOINTS, MAX_STALE_AUTHORIZATION, NEW_CALLERS_LIMIT, ObjectSource,
 };
 use crate::name::{Namespace, ObjectName};
-use crate::schema::{self, choice_names};
+use crate::schema;
 
 const NO_CLIENTS: &str = "is set, but that listener does not authenticate clients";
 
@@ -69,16 +71,20 @@ pub(super) struct ServerSpec {
     /// It has no effect.
     #[serde(rename = "metadata")]
     _metadata: Option<ServerMetadata>,
-    /// The hub's name, a short label. <hubName>: begins every username at the targets. It never
-    /// changes.
+    /// The hub's name, a short label. Every username at the targets begins with <hubName>:, which
+    /// keyferry trust writes into a target's AuthenticationConfiguration; such a file by hand needs
+    /// the same prefix. Never change either.
     #[schemars(with = "Namespace")]
     pub(super) hub_name: String,
-    /// The origin at which targets reach the published documents, https://host[:port] without path,
-    /// query, fragment or credentials. It never changes.
+    /// The origin at which targets reach the discovery listener, https://host[:port] without path,
+    /// query, fragment or credentials. The published jwks_uri contains it, and targets pin that URL
+    /// until they restart or reload. It never changes.
     #[serde(rename = "publicURL")]
     #[schemars(transform = schema::origin)]
     pub(super) public_url: String,
-    /// The only audience that callers' tokens may have.
+    /// The only audience that callers' tokens may have: printable ASCII without space, comma,
+    /// quotes, backtick and backslash. The server does not start if the hub's own apiserver accepts
+    /// it.
     #[schemars(
         transform = schema::audience,
         extend("default" = DEFAULT_CALLER_AUDIENCE),
@@ -87,8 +93,8 @@ pub(super) struct ServerSpec {
     /// Keyferry's own namespace, with the Secrets that this file and the TargetClusters name.
     #[schemars(with = "Option<Namespace>", extend("default" = DEFAULT_NAMESPACE))]
     pub(super) cluster_resource_namespace: Option<String>,
-    /// A ServiceAccount of that namespace without rights. Keyferry mints for it to find out whether
-    /// the hub accepts an audience.
+    /// A ServiceAccount of that namespace. Keyferry mints for it to find out whether the hub accepts
+    /// an audience. Never bind a role to it.
     #[schemars(with = "Option<ObjectName>", extend("default" = DEFAULT_CANARY))]
     pub(super) canary_service_account: Option<String>,
     /// What is known of the hub.
@@ -106,14 +112,18 @@ pub(super) struct ServerSpec {
     /// The listener of metrics with TLS. Without it, metrics are at health.address.
     #[serde(default)]
     pub(super) metrics: MetricsSpec,
-    /// How long a successful authorisation stays valid while the hub is unreachable.
+    /// How long Keyferry uses an earlier TokenReview or SubjectAccessReview while the hub does not
+    /// answer, and how long a watch of ServiceAccounts or Namespaces may fail before the token API
+    /// refuses requests.
     #[schemars(transform = MAX_STALE_AUTHORIZATION.describe())]
     pub(super) max_stale_authorization: Option<String>,
-    /// Whether callers' tokens of the hub must be bound to a Pod. Not beside
+    /// Whether callers' tokens of the hub must be bound to a Pod, which those of kubectl create token
+    /// are not. It does not concern the tokens of externalIssuers. Not beside
     /// api.clientCertificates.
     #[serde(default)]
     pub(super) require_pod_bound: bool,
-    /// Issuers other than the hub whose tokens callers may present, such as a CI system.
+    /// Issuers other than the hub whose tokens callers may present, such as a CI system. A change
+    /// needs a restart.
     #[serde(default)]
     #[schemars(length(max = MAX_ISSUERS))]
     pub(super) external_issuers: Vec<ExternalIssuerSpec>,
@@ -123,9 +133,10 @@ pub(super) struct ServerSpec {
     /// The fleet inputs.
     #[serde(default)]
     pub(super) inputs: InputsSpec,
-    /// Where TargetClusters and TargetAccesses are read from: this file, or the hub as custom
-    /// resources. With CustomResources, such an object in the file is a mistake.
-    #[schemars(extend("enum" = choice_names(ObjectSource::ALL), "default" = "File"))]
+    /// Where TargetClusters and TargetAccesses are read from. File means this file, after the
+    /// ServerConfiguration. CustomResources means the hub, where the CRDs must be installed, with
+    /// deliveries, statuses and the AudiencePairing; such an object in the file is then a mistake.
+    #[schemars(transform = schema::choices(ObjectSource::ALL))]
     pub(super) objects: Option<String>,
     /// The audit log. Without a file it is on standard output.
     #[serde(default)]
@@ -144,12 +155,15 @@ struct ServerMetadata {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HubSpec {
-    /// The hub's --service-account-issuer. Without it, the first issuer that the hub states.
+    /// The hub's --service-account-issuer, to pin it: an https URL without query, fragment or
+    /// credentials. Without it, the first issuer that the hub states after a start, until the process
+    /// ends.
     #[schemars(transform = schema::issuer)]
     pub(super) issuer: Option<String>,
-    /// The origins of the hub's apiservers, each https://host[:port]. Without an entry, those that
-    /// the hub lists in EndpointSlice default/kubernetes where Keyferry runs in it, else the
-    /// client's own.
+    /// The hub's apiservers, each https://host[:port]. Keyferry asks each of them for its keys, with
+    /// the certificate name of the client's own server address, and withdraws a key only when every
+    /// one answers without it. Without an entry, those that the hub lists in EndpointSlice
+    /// default/kubernetes where Keyferry runs in it, else the client's own.
     #[serde(default)]
     #[schemars(length(max = MAX_ENDPOINTS), transform = schema::origins)]
     pub(super) endpoints: Vec<String>,
@@ -158,14 +172,16 @@ pub(super) struct HubSpec {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct DiscoverySpec {
-    /// The address to listen on, ip:port or :port.
-    #[schemars(extend("default" = "0.0.0.0:8443"))]
+    /// The address to listen on, ip:port or :port. No host names.
+    #[schemars(extend("default" = DISCOVERY_ADDRESS))]
     pub(super) address: Option<String>,
     /// An address for plain HTTP, which only redirects. Without it none.
     pub(super) http_address: Option<String>,
-    /// The serving certificate, for the host of publicURL.
+    /// The serving certificate, for the host of publicURL. Required, unless a flag names its Secret.
     pub(super) tls: Option<TlsSpec>,
-    /// The max-age of every published document.
+    /// The max-age of every published document. It also sets the activation delay, for which a new
+    /// key is published before Keyferry issues tokens that it signed: 30s, maxAge and 30s. A
+    /// tokenLifetime.default below twice that delay and 140s is a mistake.
     #[schemars(transform = MAX_AGE.describe())]
     pub(super) max_age: Option<String>,
     /// What one source may use of the listener.
@@ -184,15 +200,15 @@ pub(super) struct DiscoveryLimits {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ApiSpec {
-    /// The address to listen on, ip:port or :port.
-    #[schemars(extend("default" = "0.0.0.0:9443"))]
+    /// The address to listen on, ip:port or :port. No host names.
+    #[schemars(extend("default" = API_ADDRESS))]
     pub(super) address: Option<String>,
-    /// The origin at which clients reach the token API, for its metadata. Without it the API serves
-    /// no metadata.
+    /// The origin at which clients reach the token API, https://host[:port]. With it, the API serves
+    /// its metadata; nothing else uses it.
     #[serde(rename = "publicURL")]
     #[schemars(transform = schema::origin)]
     pub(super) public_url: Option<String>,
-    /// The serving certificate.
+    /// The serving certificate, for any host. Required, unless a flag names its Secret.
     pub(super) tls: Option<TlsSpec>,
     /// Which client certificate stands for which caller. The entries name at most 16 Secrets. Without
     /// an entry, the listener asks for no certificate.
@@ -225,20 +241,21 @@ pub(super) struct TlsSpec {
     /// A Secret of type kubernetes.io/tls in clusterResourceNamespace. Either this or the two files.
     #[schemars(with = "Option<ObjectName>")]
     pub(super) secret_name: Option<String>,
-    /// A PEM file with the certificate chain, leaf first.
+    /// A PEM file with the certificate chain, leaf first: not expired, and with serverAuth if it has
+    /// an extended key usage.
     pub(super) cert_file: Option<PathBuf>,
-    /// A PEM file with the private key.
+    /// A PEM file with the private key. With certFile.
     pub(super) key_file: Option<PathBuf>,
     /// The lowest TLS version of a client. 1.2 is only for discovery, for old verifiers.
-    #[schemars(extend("enum" = choice_names(TLS_VERSIONS), "default" = "1.3"))]
+    #[schemars(transform = schema::choices(TLS_VERSIONS))]
     pub(super) min_version: Option<String>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HealthSpec {
-    /// The address to listen on. No kubelet reaches the default.
-    #[schemars(extend("default" = "127.0.0.1:8080"))]
+    /// The address to listen on, ip:port or :port. No kubelet reaches the default.
+    #[schemars(extend("default" = HEALTH_ADDRESS))]
     pub(super) address: Option<String>,
 }
 
@@ -251,14 +268,15 @@ pub(super) struct MetricsSpec {
     pub(super) tls: Option<TlsSpec>,
     /// Who may read metrics. TokenReview means a user with the right to get the path /metrics on the
     /// hub. None means everyone.
-    #[schemars(extend("enum" = choice_names(MetricsAuthentication::ALL), "default" = "TokenReview"))]
+    #[schemars(transform = schema::choices(MetricsAuthentication::ALL))]
     pub(super) authentication: Option<String>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ManagedIssuersSpec {
-    /// Whether targets may have issuer: Keyferry. The flag --enable-keyferry-issuer overrides it.
+    /// Whether targets may have issuer: Keyferry. The flag --enable-keyferry-issuer and its variable
+    /// override it. A change needs a restart.
     #[serde(default)]
     pub(super) enabled: bool,
     /// How long a key signs before it is rotated.

@@ -106,8 +106,9 @@ pub(crate) struct TargetClusterSpec {
         )]),
     )]
     pub(super) ca_bundle: Option<String>,
-    /// The one audience of every token for this target. No two targets have the same, and it never
-    /// changes.
+    /// The one audience of every token for this target: printable ASCII without space, comma,
+    /// quotes, backtick and backslash. No two targets have the same, it is not the server's
+    /// callerAudience, and it never changes.
     #[schemars(
         transform = schema::audience,
         extend("x-kubernetes-validations" = [
@@ -147,7 +148,7 @@ pub(crate) struct TargetClusterSpec {
     /// Drain keeps a deleted TargetCluster, for which nothing is minted or refreshed any more,
     /// while accesses have delivered objects for it, until their tokens have expired and for 24
     /// hours at most. Immediate withdraws the objects at once.
-    #[schemars(extend("enum" = choice_names(DeletionPolicy::ALL), "default" = "Drain"))]
+    #[schemars(transform = schema::choices(DeletionPolicy::ALL))]
     pub(super) deletion_policy: Option<String>,
     /// Whether Keyferry itself connects to the target. With Report, it tries a token of each access
     /// whose own probe is not Off, and a token of an account without rights. With Off, it never

@@ -4,6 +4,7 @@
 
 mod audience_targets;
 mod external_issuers;
+mod file_schema;
 mod generation;
 mod inputs;
 mod mistakes;
@@ -13,7 +14,10 @@ mod yaml;
 
 use proptest::prelude::{any, prop, prop_assert, proptest};
 
-use super::{ConfigError, MAX_CONFIG_BYTES, Mistake, Policy, TargetAccess, TargetCluster, read};
+use super::{
+    ConfigError, Configuration, MAX_CONFIG_BYTES, Mistake, Overrides, Policy, TargetAccess,
+    TargetCluster,
+};
 use crate::name::{AccessName, ObjectName};
 
 /// A minimal file without mistakes; only `staging` also sets optional fields.
@@ -99,6 +103,18 @@ spec:
   probe: Report
   suspend: true
 ";
+
+/// As [`super::read`]. What is accepted must also fit the schema of the file.
+fn read(text: &str) -> Result<Configuration, ConfigError> {
+    read_with(text, Overrides::default())
+}
+
+/// As [`super::read_with`]. What is accepted must also fit the schema of the file.
+fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, ConfigError> {
+    let configuration = super::read_with(text, overrides)?;
+    file_schema::assert_fits(text);
+    Ok(configuration)
+}
 
 pub(super) fn mistakes_of(text: &str) -> Vec<Mistake> {
     match read(text) {
@@ -217,7 +233,7 @@ fn a_message_repeats_no_long_text_and_forges_no_line() {
 proptest! {
     #[test]
     fn no_text_makes_reading_panic(text in any::<String>()) {
-        if let Err(error) = read(&text) {
+        if let Err(error) = super::read(&text) {
             prop_assert!(!error.mistakes.is_empty());
         }
     }
@@ -225,7 +241,7 @@ proptest! {
     #[test]
     fn no_yaml_makes_reading_panic(text in "([a-zA-Z:\\-\\[\\]{}&*!|>'\"#%@,? \n]|kind: \
         TargetCluster\n|spec:\n  |metadata: |apiVersion: keyferry.dev/v1alpha1\n|---\n){0,60}") {
-        if let Err(error) = read(&text) {
+        if let Err(error) = super::read(&text) {
             prop_assert!(!error.mistakes.is_empty());
         }
     }
@@ -242,7 +258,7 @@ proptest! {
                 text.replace_range(at..end, insert);
             }
         }
-        if let Err(error) = read(&text) {
+        if let Err(error) = super::read(&text) {
             prop_assert!(!error.mistakes.is_empty());
             prop_assert!(error.mistakes.iter().all(|mistake| mistake.line <= 1 + text.lines().count() as u64));
         }

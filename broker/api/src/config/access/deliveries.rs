@@ -72,7 +72,7 @@ fn read_delivery(
         delivery_type,
         "use HTTP or Exec, or a shape that the controller writes",
     )?;
-    let answers = matches!(delivery_type, DeliveryType::HTTP | DeliveryType::Exec);
+    let answers = DeliveryType::ON_REQUEST.contains(&delivery_type);
     if answers {
         refuse_object_fields(&spec, path, check);
     } else if *check.origin() == Origin::File {

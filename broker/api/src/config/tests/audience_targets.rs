@@ -1,7 +1,7 @@
 //! Targets that are not clusters: an audience without an address.
 
-use super::{GOOD, mistakes_of, target};
-use crate::config::{Probe, TargetKind, read};
+use super::{GOOD, mistakes_of, read, target};
+use crate::config::{Probe, TargetKind};
 
 const VAULT: &str = "---
 apiVersion: keyferry.dev/v1alpha1

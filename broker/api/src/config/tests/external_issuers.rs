@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{edited, mistakes_of};
-use crate::config::{ExternalIssuer, TokenUse, read};
+use super::{edited, mistakes_of, read};
+use crate::config::{ExternalIssuer, TokenUse};
 
 const GITHUB: &str = "  - url: https://token.actions.githubusercontent.com
     audience: https://keys.example.com

@@ -1,7 +1,6 @@
 //! The generation of an object changes with its spec, and with nothing else.
 
-use super::{GOOD, access, edited, target};
-use crate::config::read;
+use super::{GOOD, access, edited, read, target};
 
 #[test]
 fn a_generation_is_the_spec_without_its_layout() {

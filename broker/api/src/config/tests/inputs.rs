@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use super::{GOOD, edited, mistakes_of, target};
-use crate::config::{InputScope, read};
+use super::{GOOD, edited, mistakes_of, read, target};
+use crate::config::InputScope;
 use crate::name::{ClusterDns, Namespace};
 
 const HUB: &str = "hubName: hub";

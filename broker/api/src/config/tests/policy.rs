@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{GOOD, access, target};
-use crate::config::{CertificateSource, DeliveryType, NamespaceRule, read};
+use super::{GOOD, access, read, target};
+use crate::config::{CertificateSource, DeliveryType, NamespaceRule};
 use crate::name::{AccessName, Namespace, ObjectName};
 
 fn names(names: &[&str]) -> BTreeSet<ObjectName> {

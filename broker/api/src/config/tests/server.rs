@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::{GOOD, mistakes_of, target};
+use super::{GOOD, mistakes_of, read, read_with, target};
 use crate::config::{
     ConfigError, HubEndpoint, ListenerOverrides, ManagedIssuers, MetricsAuthentication, Overrides,
-    TlsFiles, TlsSource, TlsVersion, TokenIssuer, read, read_with,
+    TlsFiles, TlsSource, TlsVersion, TokenIssuer,
 };
 use crate::name::{Namespace, ObjectName};
 

@@ -1,7 +1,7 @@
 //! The file as YAML: which features it may use, and how kubectl would read it.
 
-use super::{GOOD, edited, mistakes_of};
-use crate::config::{Mistake, read};
+use super::{GOOD, edited, mistakes_of, read};
+use crate::config::Mistake;
 
 fn only(text: &str) -> Mistake {
     let found = mistakes_of(text);

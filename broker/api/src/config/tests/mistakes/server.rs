@@ -1,6 +1,6 @@
 //! Mistakes in the ServerConfiguration.
 
-use super::super::{GOOD, mistakes_of};
+use super::super::{GOOD, mistakes_of, read};
 use super::{case, check};
 
 /// A rule for client certificates that has no mistake.
@@ -25,7 +25,7 @@ fn certificate(from: &str, to: &str, path: &'static str, problem: &'static str) 
 #[test]
 fn a_certificate_is_one_caller_and_is_bound_to_no_pod() {
     let with = |rules: &str| GOOD.replace("api:\n", &format!("api:{rules}"));
-    let server = crate::config::read(&with(CERTIFICATE)).unwrap().server;
+    let server = read(&with(CERTIFICATE)).unwrap().server;
     let rule = &server.client_certificates[0];
     assert_eq!(rule.rule.uri, "a:b");
     assert_eq!(
@@ -41,14 +41,7 @@ fn a_certificate_is_one_caller_and_is_bound_to_no_pod() {
     );
     let other = entry.replace("name: ca", "name: other-ca");
     let moving = with(&format!("{CERTIFICATE}    - {other}"));
-    assert_eq!(
-        crate::config::read(&moving)
-            .unwrap()
-            .server
-            .client_certificates
-            .len(),
-        2
-    );
+    assert_eq!(read(&moving).unwrap().server.client_certificates.len(), 2);
     let bound = with(CERTIFICATE).replace("hubName: hub", "hubName: hub\nrequirePodBound: true");
     assert_eq!(mistakes_of(&bound)[0].path, "requirePodBound");
 }
