@@ -4,7 +4,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use keyferry_api::json_schema::schema_of;
 use keyferry_api::name::AccessName;
+use schemars::JsonSchema;
+use serde_json::{Value, json};
 
 use crate::caller::PresentedToken;
 
@@ -72,15 +75,43 @@ pub enum ExchangeError {
     },
 }
 
-#[derive(Default)]
+/// The form of RFC 8693 section 2.1. With a client certificate, client_credentials needs no token.
+#[derive(Default, JsonSchema)]
 struct Parameters<'a> {
+    /// What proves who the caller is: a token, or the client certificate of the connection.
+    #[schemars(required, extend("enum" = [GRANT_TYPE, GRANT_TYPE_CERTIFICATE]))]
     grant_type: Option<Cow<'a, str>>,
+    /// The caller's own ServiceAccount token, or the id-token of a CI system.
     subject_token: Option<Cow<'a, str>>,
+    /// The type of the subject_token, which is a JWT in each case.
+    #[schemars(extend("enum" = SUBJECT_TOKEN_TYPES))]
     subject_token_type: Option<Cow<'a, str>>,
+    /// The type under which the token is issued; it is a JWT in each case.
+    #[schemars(extend("enum" = [TOKEN_TYPE_JWT, TOKEN_TYPE_ACCESS_TOKEN]))]
     requested_token_type: Option<Cow<'a, str>>,
+    /// The TargetAccess, as <namespace>/<access>.
+    #[schemars(required)]
     audience: Option<Cow<'a, str>>,
+    /// The least expires_in that is of use, in seconds.
+    #[schemars(extend("pattern" = "^[0-9]{1,6}$"))]
     min_ttl: Option<Cow<'a, str>>,
+    /// Whether the response also says where the target is.
+    #[schemars(extend("enum" = ["true"]))]
     keyferry_cluster: Option<Cow<'a, str>>,
+}
+
+/// The schema of the form that [`parse_exchange`] parses.
+pub fn form_schema() -> Value {
+    let mut schema = schema_of::<Parameters<'_>>();
+    let parameters = schema["properties"].as_object_mut();
+    for parameter in parameters.into_iter().flat_map(|all| all.values_mut()) {
+        // A form has no null: a parameter is there or not.
+        parameter["type"] = json!("string");
+        if let Some(choices) = parameter.get_mut("enum").and_then(Value::as_array_mut) {
+            choices.retain(|choice| !choice.is_null());
+        }
+    }
+    schema
 }
 
 /// Parses an `application/x-www-form-urlencoded` body of a connection with or without a client

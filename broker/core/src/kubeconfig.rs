@@ -4,9 +4,12 @@
 //! one are written by a command on the machine where they will be used.
 
 use keyferry_api::config::TargetCluster;
+use keyferry_api::json_schema::schema_of;
 use keyferry_api::name::{AccessName, ObjectName};
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::public_cluster::PublicCluster;
 
@@ -75,66 +78,99 @@ impl ExecStanza {
     }
 }
 
-#[derive(Serialize)]
+/// A kubeconfig of one cluster, one user and the context that joins them.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-struct Kubeconfig<'a> {
+struct Kubeconfig<'a, U> {
+    /// Always v1.
     #[serde(rename = "apiVersion")]
     api_version: &'static str,
+    /// Always Config.
     kind: &'static str,
+    /// The target.
     clusters: [Named<Cluster<'a>>; 1],
-    users: [Named<User<'a>>; 1],
+    /// The user at the target.
+    users: [Named<User<U>>; 1],
+    /// The context <namespace>/<access>@<target>.
     contexts: [Named<Context>; 1],
+    /// The name of the context.
     current_context: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Named<T> {
+    /// Its name in the list.
     name: String,
     #[serde(flatten)]
     item: T,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Cluster<'a> {
+    /// Where the target is.
     cluster: ClusterFields<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 struct ClusterFields<'a> {
+    /// The apiserver's https URL.
     server: &'a str,
+    /// No server sends a path.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     certificate_authority: Option<&'static str>,
+    /// CA certificates: base64 of PEM. Without them, the client's own roots.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_authority_data: Option<String>,
+    /// The name in the apiserver's certificate, where it is not the server's host.
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_server_name: Option<&'a str>,
+    /// The proxy to connect through: http, https or socks5.
     #[serde(skip_serializing_if = "Option::is_none")]
     proxy_url: Option<&'a str>,
 }
 
-#[derive(Serialize)]
-struct User<'a> {
-    user: UserFields<'a>,
+#[derive(Serialize, JsonSchema)]
+struct User<U> {
+    /// The credential.
+    user: U,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TokenUser<'a> {
+    /// The token for the target.
+    token: &'a str,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum UserFields<'a> {
-    Token(&'a str),
-    TokenFile(&'static str),
-    Exec(&'a ExecStanza),
+struct TokenFileUser {
+    token_file: &'static str,
 }
 
 #[derive(Serialize)]
+struct ExecUser<'a> {
+    exec: &'a ExecStanza,
+}
+
+#[derive(Serialize, JsonSchema)]
 struct Context {
+    /// Which user at which cluster.
     context: ContextFields,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ContextFields {
+    /// The name of the cluster.
     cluster: String,
+    /// The name of the user.
     user: String,
+}
+
+/// The schema of what [`render_kubeconfig`] writes.
+pub fn kubeconfig_schema() -> Value {
+    schema_of::<Kubeconfig<'_, TokenUser<'_>>>()
 }
 
 /// Writes a self-contained kubeconfig with an inline CA and an inline token.
@@ -169,7 +205,9 @@ pub fn with_token(
         cluster.certificate_authority_data.clone(),
         None,
         access,
-        UserFields::Token(token.expose_secret()),
+        TokenUser {
+            token: token.expose_secret(),
+        },
     )
     .map(Into::into)
 }
@@ -188,7 +226,7 @@ pub fn with_exec(
         cluster.certificate_authority_data.clone(),
         None,
         access,
-        UserFields::Exec(stanza),
+        ExecUser { exec: stanza },
     )
 }
 
@@ -206,7 +244,9 @@ pub fn with_files(cluster: &PublicCluster, access: &AccessName) -> Result<String
         None,
         ca_file,
         access,
-        UserFields::TokenFile("./token"),
+        TokenFileUser {
+            token_file: "./token",
+        },
     )
 }
 
@@ -216,7 +256,7 @@ fn write_kubeconfig(
     ca_data: Option<String>,
     ca_file: Option<&'static str>,
     access: &AccessName,
-    fields: UserFields<'_>,
+    credential: impl Serialize,
 ) -> Result<String, KubeconfigError> {
     let (cluster, user) = (connection.name.to_string(), access.to_string());
     let context = format!("{user}@{cluster}");
@@ -237,7 +277,7 @@ fn write_kubeconfig(
         }],
         users: [Named {
             name: user.clone(),
-            item: User { user: fields },
+            item: User { user: credential },
         }],
         contexts: [Named {
             name: context.clone(),

@@ -23,7 +23,7 @@ pub struct PublicCluster {
     pub name: ObjectName,
     /// The apiserver's https URL, without a trailing slash.
     pub server: String,
-    /// CA certificates: base64 of PEM. `None` means the client's own roots.
+    /// CA certificates: base64 of PEM. Without them, the client's own roots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority_data: Option<String>,
     /// The name in the apiserver's certificate, where it is not the server's host.

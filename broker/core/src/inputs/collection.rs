@@ -4,13 +4,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::error::InputsError;
 use super::secret_scan;
 
 /// The largest body that Flux Operator reads, in bytes.
 pub const MAX_BYTES: usize = 900 * 1024;
+
+/// The body with fleet inputs.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct CollectionBody<T> {
+    /// The inputs, sorted by their ids.
+    inputs: Vec<Input<T>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Input<T> {
+    /// Unique in this list.
+    id: String,
+    #[serde(flatten)]
+    members: T,
+}
 
 /// A body that may be sent: its ids are unique, nothing in it looks like a secret, and it is not
 /// too large. Equal inputs make equal bytes.
@@ -27,21 +45,18 @@ impl Collection {
     /// [`InputsError`]: something looks like a secret, or the body is too large. It is never
     /// truncated, because Flux Operator deletes the objects of missing inputs.
     pub fn new(inputs: BTreeMap<String, Map<String, Value>>) -> Result<Self, InputsError> {
-        let inputs: Vec<Value> = inputs
+        let inputs = inputs
             .into_iter()
             .map(|(id, members)| {
-                let mut input = Map::new();
-                input.insert("id".to_owned(), Value::String(id));
-                let others = sort_members(members)
-                    .into_iter()
-                    .filter(|(name, _)| name != "id");
-                input.extend(others);
-                Value::Object(input)
+                let mut members = sort_members(members);
+                members.remove("id");
+                Input { id, members }
             })
             .collect();
-        let inputs = Value::Array(inputs);
-        secret_scan::scan_for_secrets(&inputs)?;
-        let text = json!({ "inputs": inputs }).to_string();
+        let body =
+            serde_json::to_value(CollectionBody { inputs }).map_err(|_| InputsError::Unwritable)?;
+        secret_scan::scan_for_secrets(&body["inputs"])?;
+        let text = body.to_string();
         if text.len() > MAX_BYTES {
             return Err(InputsError::TooLarge(text.len()));
         }

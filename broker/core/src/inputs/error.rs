@@ -33,6 +33,9 @@ pub enum InputsError {
     /// Two inputs have one id.
     #[error("two inputs have one id; fix: report this as a bug of Keyferry")]
     SameId,
+    /// The collection cannot be written as JSON.
+    #[error("writing the collection as JSON; fix: report this as a bug of Keyferry")]
+    Unwritable,
     /// There is no ConfigMap for the target.
     #[error("there is no ConfigMap {0} in Keyferry's namespace; fix: create it, empty if need be")]
     Missing(String),
@@ -56,7 +59,7 @@ impl InputsError {
         match self {
             Self::LooksSecret(_) => Reason::InputLooksSecret,
             Self::TooLarge(_) => Reason::InputsTooLarge,
-            Self::Invalid { .. } | Self::SameId => Reason::InputsInvalid,
+            Self::Invalid { .. } | Self::SameId | Self::Unwritable => Reason::InputsInvalid,
             Self::Missing(_) => Reason::InputsMissing,
             Self::IdentityConflict => Reason::IdentityConflict,
             Self::Unread => Reason::InputsUnread,

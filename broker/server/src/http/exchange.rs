@@ -193,9 +193,9 @@ async fn exchange_token(
 pub(super) struct TokenResponse<'a> {
     /// The token for the target.
     access_token: &'a str,
-    /// Always `urn:ietf:params:oauth:token-type:jwt`.
+    /// The requested_token_type, or else the type of a JWT.
     issued_token_type: &'static str,
-    /// Always `Bearer`.
+    /// Always Bearer.
     token_type: &'static str,
     /// The seconds for which the token can be used.
     expires_in: u64,

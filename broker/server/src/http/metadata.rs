@@ -6,30 +6,45 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, header};
 use keyferry_api::issuer::PublicUrl;
 use keyferry_core::exchange::GRANT_TYPE;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::api_route::ApiRoute;
 
 /// The path (RFC 8414 section 3).
 pub(super) const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
 
-/// The document. It depends only on the configured origin, and on no header of a request.
+/// The metadata of RFC 8414 section 2.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct MetadataDocument<'a> {
+    /// The origin of the token API.
+    issuer: &'a str,
+    /// The URL of the token exchange.
+    token_endpoint: String,
+    /// The grant type of a token exchange.
+    grant_types_supported: [&'static str; 1],
+    /// Always none: the subject_token authenticates the caller, and no client is registered.
+    token_endpoint_auth_methods_supported: [&'static str; 1],
+    /// Always none: there is no authorization endpoint. RFC 8414 requires the member.
+    response_types_supported: [&'static str; 1],
+}
+
+/// The document as bytes. It depends only on the configured origin, and on no header of a request.
 #[derive(Clone)]
 pub struct Metadata(Arc<[u8]>);
 
 impl Metadata {
     /// Makes the document of the token API at `origin`.
     pub fn of(origin: &PublicUrl) -> Self {
-        let document = json!({
-            "issuer": origin.as_str(),
-            "token_endpoint": format!("{}{}", origin.as_str(), ApiRoute::Exchange.path()),
-            "grant_types_supported": [GRANT_TYPE],
-            // The subject_token authenticates the caller; there are no registered clients.
-            "token_endpoint_auth_methods_supported": ["none"],
-            // Required by RFC 8414. There is no authorization endpoint, so no response has a token.
-            "response_types_supported": ["none"],
-        });
-        Self(document.to_string().into_bytes().into())
+        let document = MetadataDocument {
+            issuer: origin.as_str(),
+            token_endpoint: format!("{}{}", origin.as_str(), ApiRoute::Exchange.path()),
+            grant_types_supported: [GRANT_TYPE],
+            token_endpoint_auth_methods_supported: ["none"],
+            response_types_supported: ["none"],
+        };
+        // Members of text always become JSON.
+        Self(serde_json::to_vec(&document).unwrap_or_default().into())
     }
 
     pub(super) fn metadata_response(&self) -> Response<Body> {

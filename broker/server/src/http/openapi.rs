@@ -5,26 +5,21 @@ mod responses;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, StatusCode, header};
-use keyferry_core::exchange::{
-    GRANT_TYPE, GRANT_TYPE_CERTIFICATE, SUBJECT_TOKEN_TYPES, TOKEN_TYPE_ACCESS_TOKEN,
-    TOKEN_TYPE_JWT,
-};
+use keyferry_api::json_schema::schema_of;
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_core::exchange::form_schema;
+use keyferry_core::inputs::collection::CollectionBody;
 use keyferry_core::inputs::documents::{AccessInput, ClusterInput, TargetInput};
+use keyferry_core::kubeconfig::kubeconfig_schema;
 use keyferry_listener::plain_text;
-use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use self::responses::operation_responses;
 use super::api_route::{ApiRoute, Enabled};
 use super::exchange::TokenResponse;
 use super::inputs::View;
-
-/// An RFC 1123 label of a path.
-const LABEL_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// An RFC 1123 subdomain of a path.
-const SUBDOMAIN_PATTERN: &str =
-    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+use super::metadata::MetadataDocument;
+use super::refusal::ErrorBody;
 
 /// Both spellings of the document.
 pub(super) struct Documents {
@@ -88,15 +83,7 @@ pub(super) fn openapi_document(enabled: Enabled) -> Value {
         "paths": paths,
         "components": {
             "schemas": {
-                "Error": {
-                    "type": "object",
-                    "required": ["error", "error_description"],
-                    "properties": {
-                        "error": { "type": "string" },
-                        "error_description": { "type": "string" },
-                    },
-                    "additionalProperties": false,
-                },
+                "Error": schema_of::<ErrorBody<'_>>(),
                 "TokenResponse": schema_of::<TokenResponse<'_>>(),
             },
             "securitySchemes": {
@@ -181,11 +168,10 @@ fn success_content(route: ApiRoute) -> (&'static str, Value) {
             "application/json",
             json!({ "$ref": "#/components/schemas/TokenResponse" }),
         ),
-        ApiRoute::Kubeconfig => ("application/yaml", json!({ "type": "object" })),
+        ApiRoute::Kubeconfig => ("application/yaml", kubeconfig_schema()),
         ApiRoute::OpenApiYaml => ("application/yaml", json!({ "type": "object" })),
-        ApiRoute::OpenApiJson | ApiRoute::Metadata => {
-            ("application/json", json!({ "type": "object" }))
-        }
+        ApiRoute::OpenApiJson => ("application/json", json!({ "type": "object" })),
+        ApiRoute::Metadata => ("application/json", schema_of::<MetadataDocument<'_>>()),
         ApiRoute::Health
         | ApiRoute::Healthz
         | ApiRoute::Livez
@@ -199,31 +185,28 @@ fn success_content(route: ApiRoute) -> (&'static str, Value) {
 }
 
 fn collection_schema(view: Option<View>) -> Value {
-    let mut input = match view {
-        Some(View::Cluster) => schema_of::<ClusterInput<'_>>(),
-        Some(View::Accesses) => schema_of::<AccessInput<'_>>(),
-        Some(View::Targets) => schema_of::<TargetInput<'_>>(),
-        Some(View::PlatformComponents) | None => json!({ "type": "object" }),
-    };
-    input["properties"]["id"] = json!({ "type": "string", "description": "Unique in this list." });
-    match input.get_mut("required").and_then(Value::as_array_mut) {
-        Some(required) => required.push(json!("id")),
-        None => input["required"] = json!(["id"]),
+    match view {
+        Some(View::Cluster) => schema_of::<CollectionBody<ClusterInput<'_>>>(),
+        Some(View::Accesses) => schema_of::<CollectionBody<AccessInput<'_>>>(),
+        Some(View::Targets) => schema_of::<CollectionBody<TargetInput<'_>>>(),
+        // The platform admin chooses the members.
+        Some(View::PlatformComponents) | None => schema_of::<CollectionBody<Map<String, Value>>>(),
     }
-    json!({
-        "type": "object",
-        "required": ["inputs"],
-        "properties": { "inputs": { "type": "array", "items": input } },
-        "additionalProperties": false,
-    })
 }
 
 fn route_parameters(route: ApiRoute) -> Vec<Value> {
-    let path = |name: &str, pattern: &str, most: u32, description: &str| {
+    let path = |name: &str, schema: Value, description: &str| {
         json!({
             "name": name, "in": "path", "required": true, "description": description,
-            "schema": { "type": "string", "pattern": pattern, "minLength": 1, "maxLength": most },
+            "schema": schema,
         })
+    };
+    let namespace = || {
+        path(
+            "namespace",
+            schema_of::<Namespace>(),
+            "The tenant's namespace.",
+        )
     };
     let if_none_match = || {
         json!({
@@ -233,18 +216,14 @@ fn route_parameters(route: ApiRoute) -> Vec<Value> {
     };
     match route {
         ApiRoute::Kubeconfig => vec![
-            path("namespace", LABEL_PATTERN, 63, "The tenant's namespace."),
-            path("name", SUBDOMAIN_PATTERN, 253, "The TargetAccess."),
+            namespace(),
+            path("name", schema_of::<ObjectName>(), "The TargetAccess."),
         ],
-        ApiRoute::InputsTargets => vec![
-            path("namespace", LABEL_PATTERN, 63, "The tenant's namespace."),
-            if_none_match(),
-        ],
+        ApiRoute::InputsTargets => vec![namespace(), if_none_match()],
         route if route.inputs_view().is_some() => vec![
             path(
                 "dns",
-                SUBDOMAIN_PATTERN,
-                253,
+                schema_of::<ObjectName>(),
                 "The clusterDNS of the cluster's identity.",
             ),
             if_none_match(),
@@ -253,46 +232,11 @@ fn route_parameters(route: ApiRoute) -> Vec<Value> {
     }
 }
 
-/// The form of RFC 8693 section 2.1. With a client certificate, `client_credentials` needs no token.
 fn exchange_form() -> Value {
-    let text = |description: &str| json!({ "type": "string", "description": description });
-    let one_of = |values: &[&str]| json!({ "type": "string", "enum": values });
     json!({
         "required": true,
-        "content": { "application/x-www-form-urlencoded": { "schema": {
-            "type": "object",
-            "required": ["grant_type", "audience"],
-            "properties": {
-                "grant_type": one_of(&[GRANT_TYPE, GRANT_TYPE_CERTIFICATE]),
-                "subject_token": text(
-                    "The caller's own ServiceAccount token, or the id-token of a CI system.",
-                ),
-                "subject_token_type": one_of(&SUBJECT_TOKEN_TYPES),
-                "audience": text("The TargetAccess, as <namespace>/<access>."),
-                "requested_token_type": one_of(&[TOKEN_TYPE_JWT, TOKEN_TYPE_ACCESS_TOKEN]),
-                "min_ttl": {
-                    "type": "string", "pattern": "^[0-9]{1,6}$",
-                    "description": "The least expires_in that is of use, in seconds.",
-                },
-                "keyferry_cluster": {
-                    "type": "string", "enum": ["true", "false"],
-                    "description": "Whether the response also says where the target is.",
-                },
-            },
-        } } },
+        "content": { "application/x-www-form-urlencoded": { "schema": form_schema() } },
     })
-}
-
-/// The schema of a type, by the dialect of OpenAPI 3.1.
-fn schema_of<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    settings
-        .into_generator()
-        .into_root_schema_for::<T>()
-        .to_value()
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use keyferry_api::reason::Reason;
 use keyferry_core::request_id::RequestId;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::broker::Refusal;
 
@@ -21,6 +22,16 @@ pub enum Surface {
 
 /// Seconds after which to retry an unavailable service, where nothing better is known.
 const RETRY_AFTER: u64 = 5;
+
+/// The body of every refusal (RFC 6749 section 5.2).
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error", deny_unknown_fields)]
+pub(super) struct ErrorBody<'a> {
+    /// The code of the failure.
+    error: &'static str,
+    /// What failed, for people; the text may change.
+    error_description: &'a str,
+}
 
 enum Outside {
     /// The caller's token was not accepted.
@@ -127,11 +138,7 @@ pub fn refusal_response(
             (StatusCode::SERVICE_UNAVAILABLE, error, text)
         }
     };
-    let mut response = json_answer(
-        status,
-        &json!({ "error": error, "error_description": description }),
-        request_id,
-    );
+    let mut response = malformed_response(status, error, &description, request_id);
     let headers = response.headers_mut();
     if status == StatusCode::UNAUTHORIZED {
         // No error code where no token was sent (RFC 6750 section 3).
@@ -168,11 +175,13 @@ pub fn malformed_response(
     description: &str,
     request_id: Option<RequestId>,
 ) -> Response<Body> {
-    json_answer(
-        status,
-        &json!({ "error": error, "error_description": description }),
-        request_id,
-    )
+    let body = ErrorBody {
+        error,
+        error_description: description,
+    };
+    // Members of text always become JSON.
+    let body = serde_json::to_vec(&body).unwrap_or_default();
+    secret_answer(status, "application/json", body, request_id)
 }
 
 /// Renders the response to an exchange when the memory for requests is exhausted. Its bytes equal
@@ -198,15 +207,6 @@ pub fn not_allowed(allow: &'static str) -> Response<Body> {
         .headers_mut()
         .insert(header::ALLOW, HeaderValue::from_static(allow));
     response
-}
-
-/// A JSON body with the headers of every response that may contain a secret.
-pub fn json_answer(
-    status: StatusCode,
-    body: &serde_json::Value,
-    request_id: Option<RequestId>,
-) -> Response<Body> {
-    secret_answer(status, "application/json", body.to_string(), request_id)
 }
 
 /// The header that links a response to its audit record.
