@@ -13,6 +13,7 @@ mod delivered_token;
 mod error;
 mod flux_references;
 mod object;
+mod object_write;
 mod probe;
 mod removal;
 mod status;

@@ -1,21 +1,17 @@
-//! Reconciles the object of one delivery: creates, replaces or removes it.
+//! Reports on the object of one delivery, and records each issuance for it.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::config::{Delivery, DeliveryType, Probe, TargetCluster};
+use keyferry_api::config::{Delivery, DeliveryType};
 use keyferry_api::reason::Reason;
 use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{Grant, Pair};
-use keyferry_core::delivery::{self, Bearer, ObjectBody, ObjectPlace, Snapshot, Step};
-use keyferry_core::readiness::NotReady;
+use keyferry_core::delivery::{self, Bearer, ObjectBody, Snapshot};
 
-use super::client_certificate::{Issuance, is_of_another_user};
-use super::delivered_token::token_report;
 use super::error::DeliveryError;
 use super::probe::LastProbe;
-use super::removal::{Removal, earlier_token};
 use super::{Deliveries, Reconciliation};
 
 /// The route name in audit records.
@@ -33,17 +29,17 @@ pub(super) struct DeliveryOutcome {
 }
 
 /// What a delivery learns while it runs, whether or not it succeeds.
-struct Progress {
-    token: Option<TokenReport>,
-    exposed_until: Option<Timestamp>,
+pub(super) struct Progress {
+    pub(super) token: Option<TokenReport>,
+    pub(super) exposed_until: Option<Timestamp>,
     /// Whether the token in the object was signed by a key that was revoked.
-    key_revoked: bool,
+    pub(super) key_revoked: bool,
     /// When to check again although nothing blocks the delivery.
-    check_again_after: Option<Duration>,
+    pub(super) check_again_after: Option<Duration>,
 }
 
 impl Progress {
-    fn set_token(&mut self, token: Option<TokenReport>) {
+    pub(super) fn set_token(&mut self, token: Option<TokenReport>) {
         self.exposed_until = self
             .exposed_until
             .max(token.as_ref().map(|token| token.expires_at));
@@ -67,7 +63,7 @@ impl Deliveries {
             check_again_after: None,
         };
         let outcome = self
-            .write_one(run, delivery, pair, probe, &mut progress)
+            .write_object(run, delivery, pair, probe, &mut progress)
             .await
             .and_then(|()| self.check_flux_credential(delivery, pair));
         let Progress {
@@ -119,226 +115,6 @@ impl Deliveries {
                 other.to_string(),
             )),
         }
-    }
-
-    async fn write_one(
-        &self,
-        run: &Reconciliation<'_>,
-        delivery: &Delivery,
-        pair: &Pair,
-        probe: &LastProbe,
-        progress: &mut Progress,
-    ) -> Result<(), DeliveryError> {
-        let (Some(target), Some(owner)) = (run.policy.targets.get(pair.target()), &run.access.uid)
-        else {
-            return Err(DeliveryError::new(Reason::TargetNotGranted, ""));
-        };
-        let Some(place) = ObjectPlace::of(run.access, delivery) else {
-            return Ok(());
-        };
-        if let Err(gap) = delivery::check_expressible(delivery.delivery_type, target) {
-            // The object may still contain the data of an earlier target, and clients would connect
-            // there.
-            progress.exposed_until = self.remove_object(&place, owner).await?.exposed_until();
-            return Err(DeliveryError::new(Reason::NotExpressible, gap.to_string()));
-        }
-        let read = self.context.objects.get(&place.path()).await;
-        if !matches!(read, Ok(None)) {
-            // Until the object has been read, assume the token that was last written to it.
-            progress.set_token(earlier_token(
-                &run.stored.record.status,
-                run.name,
-                &place,
-                self.context.clock.now().wall,
-            ));
-        }
-        let read = read?;
-        let found =
-            delivery::classify_object(read.as_ref().map(delivery::ReadObject::value), owner);
-        if let delivery::DeliveredObject::Ours(owned) = &found {
-            progress.set_token(token_report(owned));
-            progress.key_revoked =
-                delivery.holds_token() && self.holds_revoked_token(owned, Some(target));
-        }
-        let ready_ca = self.ready_target_ca(run, target, delivery, probe);
-        if let (Err(_), delivery::DeliveredObject::Ours(owned)) = (&ready_ca, &found)
-            && (progress.key_revoked
-                || is_of_another_user(delivery, pair, owned)
-                || owned
-                    .target()
-                    .is_some_and(|earlier| earlier != target.name.as_str()))
-        {
-            // An object for the access's previous target is removed now, even if the new target is
-            // not ready. So is a token of a revoked key, which a tenant could otherwise keep by
-            // suspending its access.
-            if let Removal::Gone(_) = self.remove_object(&place, owner).await? {
-                progress.token = None;
-            }
-        }
-        let mut ca_pem = ready_ca?;
-        if delivery.holds_certificate() && ca_pem.is_none() {
-            ca_pem = Some(self.hub_authority(run).await?);
-        }
-        let snapshot = Snapshot {
-            access: run.access,
-            owner,
-            target,
-            ca_pem: ca_pem.as_deref(),
-            account_uid: &pair.service_account().uid,
-        };
-        let planned = render_object(&snapshot, delivery, None)?;
-        let now = self.context.clock.now();
-        let step = delivery::plan_step(
-            found,
-            planned.form(),
-            delivery.holds_credential(),
-            progress.key_revoked,
-            now.wall,
-        );
-        // The current pair stays in the object until the next one is issued, however long its
-        // approval takes. A pair for another user does not stay.
-        let certificate = if delivery.holds_certificate() {
-            match &step {
-                Step::Keep(_) => self.certificates.finish_request(run.name, &delivery.name),
-                Step::Replace(owned) if is_of_another_user(delivery, pair, owned) => {
-                    if let Removal::Gone(_) = self.remove_object(&place, owner).await? {
-                        progress.token = None;
-                    }
-                    // The object that was read is gone, so the next run creates another.
-                    return Err(DeliveryError::new(
-                        Reason::CertificatePending,
-                        "the certificate of another ServiceAccount was removed",
-                    )
-                    .with_retry_after(Duration::from_secs(1)));
-                }
-                Step::Create | Step::Replace(_) | Step::Leave(_) => {}
-            }
-            match &step {
-                Step::Create => Some(self.obtain_certificate(run, delivery, pair, None).await?),
-                Step::Replace(owned) => {
-                    let still_valid = owned.expires_at().is_some_and(|end| now.wall < end);
-                    let current = still_valid.then_some(*owned);
-                    Some(
-                        self.obtain_certificate(run, delivery, pair, current)
-                            .await?,
-                    )
-                }
-                Step::Keep(_) | Step::Leave(_) => None,
-            }
-        } else {
-            None
-        };
-        if let Some(Issuance::Waiting(check_again_after)) = certificate {
-            progress.check_again_after = Some(check_again_after);
-            return Ok(());
-        }
-        let owned = match step {
-            Step::Leave(why) => {
-                return Err(DeliveryError::new(
-                    Reason::ObjectNotOurs,
-                    format!("{place} already exists, and {why}"),
-                ));
-            }
-            Step::Keep(owned) => {
-                return self
-                    .reconcile_profile_status(&snapshot, delivery, &place, &owned)
-                    .await;
-            }
-            Step::Create => None,
-            Step::Replace(owned) if owned.immutable() => {
-                match self.remove_object(&place, owner).await? {
-                    Removal::Gone(_) => None,
-                    Removal::Retained(why) => {
-                        return Err(DeliveryError::new(
-                            Reason::ObjectNotOurs,
-                            format!("{place} already exists, and {why}"),
-                        ));
-                    }
-                }
-            }
-            Step::Replace(owned) => Some(owned),
-        };
-        self.check_conflicting_objects(run, delivery, &place, target)
-            .await?;
-        let (body, token) = if let Some(Issuance::Issued(issued)) = &certificate {
-            let (body, token) = self
-                .render_with_certificate(run, delivery, &snapshot, issued)
-                .await?;
-            progress.exposed_until = progress.exposed_until.max(Some(token.expires_at));
-            (body, Some(token))
-        } else if delivery.holds_token() {
-            let (body, token) = self
-                .render_with_token(run, delivery, pair, &snapshot)
-                .await?;
-            // Set whether or not the write succeeds: it may have succeeded although its answer was
-            // lost.
-            progress.exposed_until = progress.exposed_until.max(Some(token.expires_at));
-            (body, Some(token))
-        } else {
-            self.record_issuance(DELIVERY_ROUTE, run, delivery, pair, None)
-                .await?;
-            (planned, None)
-        };
-        if !self.context.is_leader() {
-            return Err(DeliveryError::new(
-                Reason::DeliveryFailed,
-                "another replica leads now",
-            ));
-        }
-        let version = match owned {
-            None => {
-                self.context
-                    .objects
-                    .create(&place.collection(), &body)
-                    .await
-            }
-            Some(owned) => {
-                self.context
-                    .objects
-                    .replace(
-                        &place.path(),
-                        &body.for_replacement(owned.uid(), owned.version(), owned.object()),
-                    )
-                    .await
-            }
-        }?;
-        progress.token = token;
-        self.certificates.finish_request(run.name, &delivery.name);
-        tracing::info!(access = %run.name, object = %place, "an object was written");
-        self.apply_profile_status(&snapshot, delivery, &place, &version)
-            .await
-    }
-
-    /// Returns the target's CA certificates, if the target is ready.
-    fn ready_target_ca(
-        &self,
-        run: &Reconciliation<'_>,
-        target: &TargetCluster,
-        delivery: &Delivery,
-        probe: &LastProbe,
-    ) -> Result<Option<std::sync::Arc<str>>, DeliveryError> {
-        let published = self.context.published.current();
-        let issuer = published.as_ref().map(|published| &published.issuer);
-        let ready = if run.access.suspend {
-            Err(NotReady::Suspended)
-        } else {
-            self.context.targets.ready_ca(target, issuer)
-        };
-        let ca_pem =
-            ready.map_err(|error| DeliveryError::new(error.reason(), error.to_string()))?;
-        if delivery.holds_credential() {
-            self.context
-                .author_policy
-                .require_active()
-                .map_err(|gap| DeliveryError::new(Reason::AuthorUnchecked, gap.to_string()))?;
-        }
-        if run.access.probe == Probe::Require
-            && target.client_certificates.is_none()
-            && let Some((reason, message)) = probe.blocking_reason()
-        {
-            return Err(DeliveryError::new(reason, message));
-        }
-        Ok(ca_pem)
     }
 
     /// Writes an audit record before an issuance; without a record nothing is issued.

@@ -187,8 +187,21 @@ impl ProbeCache {
         }
     }
 
-    fn last_record(&self, name: &AccessName) -> Option<ProbeRecord> {
-        self.lock_history().accesses.get(name).cloned()
+    /// Returns the last answer of the target, if it is not too old and nothing that it depends on
+    /// has changed.
+    fn cached_answer(
+        &self,
+        name: &AccessName,
+        basis: &ProbeBasis,
+        now: Duration,
+    ) -> Option<LastProbe> {
+        let history = self.lock_history();
+        let record = history.accesses.get(name)?;
+        if record.basis != *basis {
+            return None;
+        }
+        let left = (record.at + answer_ttl(&record.answer)).saturating_sub(now);
+        (!left.is_zero()).then(|| LastProbe::cached(record.answer.clone(), record.asked_at, left))
     }
 
     /// Returns why a target did not answer, and how long this is still cached. When the cached
@@ -247,6 +260,24 @@ impl ProbeCache {
 }
 
 impl LastProbe {
+    /// An answer that is cached for the time `left`.
+    fn cached(answer: ProbeAnswer, asked_at: Timestamp, left: Duration) -> Self {
+        Self {
+            answer: Some(answer),
+            asked_at: Some(asked_at),
+            next: Some(left),
+            ..Self::default()
+        }
+    }
+
+    /// No probe is ever sent, and an access that requires one cannot have it.
+    fn never(message: &str) -> Self {
+        Self {
+            not_probed: Some((Reason::ProbeUnanswered, message.to_owned())),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn reachable_finding(&self) -> Option<Finding> {
         Some(match self.answer.as_ref()? {
             ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::ok("the target answered"),
@@ -364,58 +395,17 @@ impl Deliveries {
         let Some(target) = run.policy.targets.get(token.pair.target()) else {
             return LastProbe::default();
         };
-        // No token is for the hub itself, so none can be tried there, and a relying party that is
-        // no cluster has no address.
-        if target.client_certificates.is_some() || !target.is_cluster() {
-            return LastProbe {
-                not_probed: Some((
-                    Reason::ProbeUnanswered,
-                    "Keyferry probes neither the hub itself nor a relying party that is no \
-                     cluster, so no access of it can require a probe"
-                        .to_owned(),
-                )),
-                ..LastProbe::default()
-            };
+        if let Some(excluded) = exclude_from_probing(run, target) {
+            return excluded;
         }
-        if run.access.probe == Probe::Off || target.suspend || run.access.suspend {
-            return LastProbe::default();
-        }
-        if target.probe == Probe::Off {
-            return LastProbe {
-                not_probed: Some((
-                    Reason::ProbeUnanswered,
-                    "spec.probe of the TargetCluster is Off, so no access of it can require a \
-                     probe"
-                        .to_owned(),
-                )),
-                ..LastProbe::default()
-            };
-        }
-        let now = self.context.clock.now();
-        let revoked = self.context.published.revoked_kids().len();
-        let published = self.published_hash();
-        let basis = ProbeBasis {
-            access: run.access.generation,
-            target: target.generation,
-            published,
-            requested: self.requested_values(run, target),
-            revoked,
-        };
+        let now = self.context.clock.now().mono;
+        let basis = self.probe_basis(run, target);
         let occasion = self.probe_occasion(run, target, &token, &basis.requested);
         if token.is_on_request() && basis.requested == (None, None) {
             return LastProbe::default();
         }
-        let last = self.probes.last_record(run.name);
-        if let Some(record) = last.filter(|record| record.basis == basis) {
-            let left = (record.at + answer_ttl(&record.answer)).saturating_sub(now.mono);
-            if !left.is_zero() {
-                return LastProbe {
-                    answer: Some(record.answer),
-                    asked_at: Some(record.asked_at),
-                    next: Some(left),
-                    ..LastProbe::default()
-                };
-            }
+        if let Some(cached) = self.probes.cached_answer(run.name, &basis, now) {
+            return cached;
         }
         // An answer on request gets old: of it, only its time stays.
         let earlier = token
@@ -430,34 +420,17 @@ impl Deliveries {
         }
         let silence = self
             .probes
-            .recent_silence(target, basis.requested.1.as_ref(), now.mono)
+            .recent_silence(target, basis.requested.1.as_ref(), now)
             .filter(|_| occasion != ProbeOccasion::Requested);
         if let Some((silent, left)) = silence {
-            return LastProbe {
-                answer: Some(ProbeAnswer::Unanswered(silent.silence)),
-                asked_at: Some(silent.asked_at),
-                next: Some(left),
-                ..LastProbe::default()
-            };
+            return LastProbe::cached(
+                ProbeAnswer::Unanswered(silent.silence),
+                silent.asked_at,
+                left,
+            );
         }
         match self.try_token(run, &token).await {
-            Ok(answer) => {
-                let next = Some(answer_ttl(&answer));
-                let asked_at = self.context.clock.now().wall;
-                let record = ProbeRecord {
-                    basis,
-                    at: now.mono,
-                    asked_at,
-                    answer: answer.clone(),
-                };
-                self.probes.record_answer(run.name, target, record);
-                LastProbe {
-                    answer: Some(answer),
-                    asked_at: Some(asked_at),
-                    next,
-                    ..LastProbe::default()
-                }
-            }
+            Ok(answer) => self.record_probe(run, target, basis, now, answer),
             Err(not_probed) => LastProbe {
                 asked_at: earlier,
                 next: Some(FAILED_ANSWER_TTL),
@@ -466,6 +439,37 @@ impl Deliveries {
                 ..LastProbe::default()
             },
         }
+    }
+
+    /// Returns what an answer of the target depends on: a change there calls for another probe.
+    fn probe_basis(&self, run: &Reconciliation<'_>, target: &TargetCluster) -> ProbeBasis {
+        ProbeBasis {
+            access: run.access.generation,
+            target: target.generation,
+            published: self.published_hash(),
+            requested: self.requested_values(run, target),
+            revoked: self.context.published.revoked_kids().len(),
+        }
+    }
+
+    fn record_probe(
+        &self,
+        run: &Reconciliation<'_>,
+        target: &TargetCluster,
+        basis: ProbeBasis,
+        at: Duration,
+        answer: ProbeAnswer,
+    ) -> LastProbe {
+        let asked_at = self.context.clock.now().wall;
+        let record = ProbeRecord {
+            basis,
+            at,
+            asked_at,
+            answer: answer.clone(),
+        };
+        self.probes.record_answer(run.name, target, record);
+        let next = answer_ttl(&answer);
+        LastProbe::cached(answer, asked_at, next)
     }
 
     /// Returns why the target is asked now. A person who requests it wants the present, not a cached
@@ -601,6 +605,26 @@ impl Deliveries {
             .try_token(&probed, minted.token.secret())
             .await)
     }
+}
+
+/// Returns the result for an access whose target is never probed.
+fn exclude_from_probing(run: &Reconciliation<'_>, target: &TargetCluster) -> Option<LastProbe> {
+    // No token is for the hub itself, so none can be tried there, and a relying party that is no
+    // cluster has no address.
+    if target.client_certificates.is_some() || !target.is_cluster() {
+        return Some(LastProbe::never(
+            "Keyferry probes neither the hub itself nor a relying party that is no cluster, so no \
+             access of it can require a probe",
+        ));
+    }
+    if run.access.probe == Probe::Off || target.suspend || run.access.suspend {
+        return Some(LastProbe::default());
+    }
+    (target.probe == Probe::Off).then(|| {
+        LastProbe::never(
+            "spec.probe of the TargetCluster is Off, so no access of it can require a probe",
+        )
+    })
 }
 
 /// The value of `keyferry.dev/requestedAt` that a status says was handled.

@@ -1,4 +1,4 @@
-//! TargetFinalizers accesses whose TargetCluster is being deleted. Policy no longer grants them anything, so
+//! Drains accesses whose TargetCluster is being deleted. Policy no longer grants them anything, so
 //! nothing is minted, written or renewed. Delivered objects stay until their tokens expire: a
 //! Kustomization that still has to prune needs them.
 
@@ -14,6 +14,7 @@ use keyferry_core::delivery::{self, DeliveredObject, ObjectPlace, ReadObject};
 use keyferry_hub::ports::HubError;
 
 use super::delivered_token::token_report;
+use super::object::DeliveryOutcome;
 use super::{Deliveries, Next, RECHECK_INTERVAL, Reconciliation, access_drain, status};
 
 /// An object that stays for now, at most until `until`.
@@ -21,6 +22,53 @@ struct RetainedObject<'a> {
     delivery: &'a Delivery,
     until: Timestamp,
     token: Option<TokenReport>,
+}
+
+impl RetainedObject<'_> {
+    fn into_report(self) -> DeliveryReport {
+        DeliveryReport {
+            delivery: self.delivery.clone(),
+            reason: Reason::TargetDraining,
+            message: String::new(),
+            token: self.token,
+        }
+    }
+}
+
+/// Returns the deliveries that write an object.
+fn object_deliveries(access: &TargetAccess) -> impl Iterator<Item = &Delivery> {
+    access
+        .deliveries
+        .iter()
+        .filter(|delivery| delivery.object_name.is_some())
+}
+
+/// Reports an access whose target is being deleted, without its deliveries.
+fn draining_report(draining: &DrainingTarget, until: Timestamp) -> AccessReport {
+    let message = format!(
+        "TargetCluster/{} is being deleted: nothing is minted or refreshed for it, and the objects \
+         stay until {} at the latest; fix: delete the Kustomizations and HelmReleases that use them, \
+         then this access",
+        draining.target.name,
+        format_seconds(until)
+    );
+    AccessReport {
+        authorized: Finding::failed(Reason::TargetDraining, message),
+        delivered: Finding::failed(
+            Reason::TargetDraining,
+            "what was delivered before stays and is not refreshed",
+        ),
+        reachable: None,
+        authenticates: None,
+        silence: None,
+        probed_at: None,
+        identity: None,
+        passes: true,
+        deliveries: Vec::new(),
+        left_over: Vec::new(),
+        exposure_until: None,
+        handled: None,
+    }
 }
 
 impl Deliveries {
@@ -33,14 +81,53 @@ impl Deliveries {
         draining: &DrainingTarget,
     ) -> Result<Option<Next>, HubError> {
         let now = self.context.clock.now().wall;
+        let retained = self.retained_objects(run, draining, now).await?;
+        let Some(until) = retained.iter().map(|object| object.until).max() else {
+            return Ok(None);
+        };
+        let withdrawn = self.withdraw_all_except(run, &retained).await;
+        let (left_over, removed) = self.remove_unwanted(run).await;
+        let retry = !left_over.is_empty() || withdrawn.iter().any(|outcome| outcome.retry);
+        let exposure_until = retained
+            .iter()
+            .filter_map(|object| object.token.as_ref())
+            .map(|token| token.expires_at)
+            .chain(withdrawn.iter().filter_map(|outcome| outcome.exposed_until))
+            .chain(removed)
+            .chain(status::exposure_until(&run.stored.record.status))
+            .max()
+            .filter(|until| *until > now);
+        let report = AccessReport {
+            left_over,
+            exposure_until,
+            handled: run.stored.record.requested_at.clone(),
+            deliveries: retained
+                .into_iter()
+                .map(RetainedObject::into_report)
+                .chain(withdrawn.into_iter().map(|outcome| outcome.report))
+                .collect(),
+            ..draining_report(draining, until)
+        };
+        self.write_status(run.name, run.stored, &report, None)
+            .await?;
+        let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+        Ok(Some(if retry {
+            Next::Retry
+        } else {
+            Next::After(left.min(RECHECK_INTERVAL))
+        }))
+    }
+
+    /// Returns the objects that may stay for now.
+    async fn retained_objects<'a>(
+        &self,
+        run: &Reconciliation<'a>,
+        draining: &DrainingTarget,
+        now: Timestamp,
+    ) -> Result<Vec<RetainedObject<'a>>, HubError> {
         let policy = self.policy_for(run.access);
         let mut retained = Vec::new();
-        for delivery in run
-            .access
-            .deliveries
-            .iter()
-            .filter(|delivery| delivery.object_name.is_some())
-        {
+        for delivery in object_deliveries(run.access) {
             // Objects that allow[] of the deleted target does not grant are removed at once, as
             // always.
             if authorise::delivery_pair(&policy, &*self.context.live, run.name, &delivery.name)
@@ -48,83 +135,32 @@ impl Deliveries {
             {
                 continue;
             }
-            let found = self.retained_object(run.access, delivery, draining).await?;
-            retained.extend(found.filter(|one| one.until > now));
+            let object = self.retained_object(run.access, delivery, draining).await?;
+            retained.extend(object.filter(|object| object.until > now));
         }
-        let Some(until) = retained.iter().map(|object| object.until).max() else {
-            return Ok(None);
-        };
-        let kept = |delivery: &Delivery| {
-            retained
-                .iter()
-                .any(|one| one.delivery.name == delivery.name)
-        };
+        Ok(retained)
+    }
+
+    /// Withdraws every delivery whose object may not stay.
+    async fn withdraw_all_except(
+        &self,
+        run: &Reconciliation<'_>,
+        retained: &[RetainedObject<'_>],
+    ) -> Vec<DeliveryOutcome> {
         let mut withdrawn = Vec::new();
-        for delivery in run
-            .access
-            .deliveries
-            .iter()
-            .filter(|delivery| delivery.object_name.is_some() && !kept(delivery))
-        {
+        for delivery in object_deliveries(run.access) {
+            if retained
+                .iter()
+                .any(|object| object.delivery.name == delivery.name)
+            {
+                continue;
+            }
             withdrawn.push(
                 self.withdraw_delivery(run, delivery, Reason::TargetNotGranted)
                     .await,
             );
         }
-        let (left_over, removed) = self.remove_unwanted(run).await;
-        let retry = !left_over.is_empty() || withdrawn.iter().any(|one| one.retry);
-        let message = format!(
-            "TargetCluster/{} is being deleted: nothing is minted or refreshed for it, and the objects stay until {} at the latest; fix: delete the \
-             Kustomizations and HelmReleases that use them, then this access",
-            draining.target.name,
-            format_seconds(until)
-        );
-        let exposed_until = retained
-            .iter()
-            .filter_map(|one| one.token.as_ref())
-            .map(|token| token.expires_at);
-        let exposed_until = exposed_until
-            .chain(withdrawn.iter().filter_map(|one| one.exposed_until))
-            .chain(removed);
-        let exposure_until = exposed_until
-            .chain(status::exposure_until(&run.stored.record.status))
-            .max()
-            .filter(|until| *until > now);
-        let stays = |one: RetainedObject<'_>| DeliveryReport {
-            delivery: one.delivery.clone(),
-            reason: Reason::TargetDraining,
-            message: String::new(),
-            token: one.token,
-        };
-        let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-        let report = AccessReport {
-            authorized: Finding::failed(Reason::TargetDraining, message),
-            delivered: Finding::failed(
-                Reason::TargetDraining,
-                "what was delivered before stays and is not refreshed",
-            ),
-            reachable: None,
-            authenticates: None,
-            silence: None,
-            probed_at: None,
-            identity: None,
-            passes: true,
-            deliveries: retained
-                .into_iter()
-                .map(stays)
-                .chain(withdrawn.into_iter().map(|one| one.report))
-                .collect(),
-            left_over,
-            exposure_until,
-            handled: run.stored.record.requested_at.clone(),
-        };
-        self.write_status(run.name, run.stored, &report, None)
-            .await?;
-        Ok(Some(if retry {
-            Next::Retry
-        } else {
-            Next::After(left.min(RECHECK_INTERVAL))
-        }))
+        withdrawn
     }
 
     async fn retained_object<'a>(
