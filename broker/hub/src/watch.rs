@@ -22,11 +22,14 @@ use crate::watch_health::LiveWatch;
 /// silence is a dead connection.
 const MAX_WATCH_SILENCE: Duration = Duration::from_secs(90);
 
+/// A client for watches.
+pub type WatchClient = Client;
+
 /// Creates the client for watches: with a deadline for each silence, but none for the whole watch.
 ///
 /// # Errors
 /// [`ClientError::Credentials`].
-pub fn watch_client(mut config: kube::Config) -> Result<Client, ClientError> {
+pub fn watch_client(mut config: kube::Config) -> Result<WatchClient, ClientError> {
     config.read_timeout = Some(MAX_WATCH_SILENCE);
     Client::try_from(config).map_err(|_| ClientError::Credentials)
 }

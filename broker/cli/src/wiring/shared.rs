@@ -2,52 +2,31 @@
 
 mod inputs;
 mod on_hub;
+mod startup;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keyferry_api::config::{ObjectSource, Policy, ServerConfiguration};
+use keyferry_api::config::{Policy, ServerConfiguration};
 use keyferry_api::lifetime;
-use keyferry_api::service_account::ServiceAccount;
-use keyferry_controller::key_refresh::run_key_refresh;
-use keyferry_controller::leader_election::run_leader_election;
-use keyferry_controller::mint_rights_check::run_mint_rights_check;
-use keyferry_controller::target_certificates::run_target_certificate_refresh;
-use keyferry_controller::tasks::{
-    run_key_canary, run_managed_key_refresh, run_policy_assembly, run_token_renewal,
-};
+use keyferry_controller::tasks::{run_key_canary, run_token_renewal};
 use keyferry_core::target_address::AddressRules;
-use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
-use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::hub_networks::KubeHubNetworks;
-use keyferry_hub::input_components::InputComponents;
-use keyferry_hub::issuer_documents::KubeIssuerDocuments;
-use keyferry_hub::issuer_keys::KubeIssuerKeys;
-use keyferry_hub::key_record_store::KeyRecordStore;
-use keyferry_hub::kube_hub::KubeHub;
-use keyferry_hub::leadership::{LeadershipReader, LeadershipWriter};
-use keyferry_hub::lease::LeaderLease;
+use keyferry_hub::leadership::LeadershipReader;
 use keyferry_hub::live::LiveObjects;
-use keyferry_hub::object_store::{Faults, ObjectStore};
 use keyferry_hub::ports::Hub;
-use keyferry_hub::secret_store::KubeSecretStore;
-use keyferry_hub::targets::{TargetReader, TargetWriter};
-use keyferry_hub::watch;
+use keyferry_hub::targets::TargetReader;
 use keyferry_issuer::audience_guard::AudienceGuard;
-use keyferry_issuer::key_records;
-use keyferry_issuer::managed_issuer::{
-    KeySetMaintainer, KeySetMaintainerParts, LocalSigner, ManagedIssuers, OwnMint,
-};
+use keyferry_issuer::managed_issuer::{LocalSigner, ManagedIssuers, OwnMint};
 use keyferry_issuer::mint::{Mint, MintParts};
-use keyferry_issuer::publication::{KeyRecords, Publisher, PublisherParts};
+use keyferry_issuer::publication::Publisher;
 use keyferry_issuer::settings::CallerSettings;
-use keyferry_keys::managed_issuer::RotationPolicy;
 use keyferry_platform::address_guard::AddressGuard;
 use keyferry_platform::audit_sink::AuditSink;
-use keyferry_platform::clock::{Clock, SystemClock};
-use keyferry_platform::config_file::{self, FileUse, InputCredentials};
+use keyferry_platform::clock::Clock;
+use keyferry_platform::config_file::InputCredentials;
 use keyferry_platform::external_issuer_documents::HttpsIssuerKeys;
 use keyferry_platform::fleet_index::FleetIndexReader;
 use keyferry_platform::https_client::check_authority;
@@ -66,6 +45,7 @@ use tokio::task::JoinSet;
 
 use self::inputs::InputSources;
 use self::on_hub::OnHub;
+use self::startup::Startup;
 use super::{ServeError, ServeOptions};
 
 /// How long a start waits for the first check of the key sets of managed issuers.
@@ -113,193 +93,30 @@ impl Shared {
         discovery_authority: watch_channel::Receiver<Option<Vec<u8>>>,
         metrics: Metrics,
     ) -> Result<Self, ServeError> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-        let live = Arc::new(LiveObjects::for_source(server.objects));
         let policy = PolicyWriter::new(policy);
         let policy_reader = policy.reader();
-        let targets = TargetWriter::default();
-        let target_reader = targets.reader();
-
-        let config = options.hub.config().await?;
-        let client = HubClient::new(config.clone())?.called_by(HubCaller::Keyferry);
-        let watches = watch::watch_client(config)?;
-        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
-        let namespace = server.cluster_resource_namespace.clone();
-        let secrets = Arc::new(KubeSecretStore::new(client.clone(), namespace.clone()));
-        let records = KeyRecords::shared(KeyRecordStore::new(secrets, Arc::clone(&random)));
-        let publisher = Publisher::new(PublisherParts {
-            source: Arc::new(KubeIssuerDocuments::new(
-                options.hub.clone(),
-                server.hub_endpoints.clone(),
-                HubCaller::Keyferry,
-            )),
-            public_url: server.public_url.clone(),
-            pinned: server.hub_issuer.clone(),
-            activation_delay: lifetime::activation_delay(server.max_age),
-            records: records.with_state(options.state_dir.clone()),
-            clock: Arc::clone(&clock),
-            metrics: metrics.clone(),
-        });
-        publisher.restore_journal();
-        let lease = LeaderLease::new(client.clone(), namespace, random.request_id().to_string());
-        let secrets = Arc::new(KubeCertificateSecrets::new(
-            client.clone(),
-            server.cluster_resource_namespace.clone(),
-        ));
-
-        let mut background = JoinSet::new();
-        let reload_signal = || options.reload_signal.clone();
-        background.spawn(watch::service_accounts(
-            watches.clone(),
-            Arc::clone(&live),
-            Arc::clone(&clock),
-        ));
-        let (object_watches, input_watches) = (watches.clone(), watches.clone());
-        background.spawn(watch::watch_namespaces(
-            watches,
-            Arc::clone(&live),
-            Arc::clone(&clock),
-        ));
-        background.spawn(key_records::run_key_journal_sync(publisher.clone()));
-        let leadership = LeadershipWriter::default();
-        let leadership_reader = leadership.reader();
-        background.spawn(run_leader_election(
-            lease,
-            publisher.clone(),
-            leadership,
-            Arc::clone(&clock),
-            metrics.clone(),
-        ));
-        background.spawn(run_key_refresh(
-            publisher.clone(),
-            Arc::clone(&clock),
-            metrics.clone(),
-            reload_signal(),
-        ));
-        background.spawn(run_target_certificate_refresh(
-            policy_reader.clone(),
-            secrets,
-            targets,
-            Arc::clone(&clock),
-            reload_signal(),
-        ));
-        let (credentials, input_credentials) =
-            watch_channel::channel(config_file::input_credentials(server));
-        let file = |policy| {
-            config_file::run_config_reload(
-                options.config.clone(),
-                server.clone(),
-                options.overrides.clone(),
-                FileUse {
-                    policy,
-                    input_credentials: credentials,
-                },
-                metrics.clone(),
-                reload_signal(),
-            )
-        };
-        let mut objects = None;
-        match server.objects {
-            ObjectSource::File => {
-                background.spawn(file(Some(policy)));
-                background.spawn(run_mint_rights_check(client.clone(), policy_reader.clone()));
-            }
-            ObjectSource::CustomResources => {
-                background.spawn(file(None));
-                let known = OnHub {
-                    store: Arc::new(ObjectStore::new(server.clone())),
-                    faults: Faults::default(),
-                };
-                let (store, live, clock) = (
-                    || Arc::clone(&known.store),
-                    || Arc::clone(&live),
-                    || Arc::clone(&clock),
-                );
-                background.spawn(watch::target_clusters(
-                    object_watches.clone(),
-                    store(),
-                    live(),
-                    clock(),
-                ));
-                background.spawn(watch::target_accesses(
-                    object_watches,
-                    store(),
-                    live(),
-                    clock(),
-                ));
-                background.spawn(run_policy_assembly(store(), policy, known.faults.clone()));
-                objects = Some(known);
-            }
-        }
-        let input_sources = if server.inputs.enabled {
-            let components = Arc::new(InputComponents::default());
-            background.spawn(watch::input_config_maps(
-                input_watches,
-                server.cluster_resource_namespace.clone(),
-                Arc::clone(&components),
-                Arc::clone(&clock),
-            ));
-            Some(inputs::start_input_credentials(inputs::StartParts {
-                server,
-                client: &client,
-                components,
-                credentials: input_credentials.clone(),
-                clock: &clock,
-                reload_signal: reload_signal(),
-                background: &mut background,
-            })?)
-        } else {
-            None
-        };
+        let mut startup = Startup::connect(server, options, policy_reader.clone(), metrics).await?;
+        let publisher = startup.create_publisher();
+        startup.start_object_watches();
+        let leadership = startup.start_key_tasks(&publisher);
+        let targets = startup.start_target_certificates();
+        let (input_credentials, objects) = startup.start_policy_source(policy);
+        let input_sources = startup.start_inputs(&input_credentials)?;
         let managed_issuers = ManagedIssuers::default();
-        let mut own_keys = OwnKeys {
-            may_write: Arc::default(),
-            first_check: None,
-        };
-        if server.managed_issuers.enabled {
-            let maintainer = KeySetMaintainer::new(KeySetMaintainerParts {
-                store: Arc::new(KubeIssuerKeys::new(
-                    client.clone(),
-                    server.cluster_resource_namespace.clone(),
-                )),
-                issuers: managed_issuers.clone(),
-                clock: Arc::clone(&clock),
-                metrics: metrics.clone(),
-                public_url: server.public_url.clone(),
-                rotation: RotationPolicy {
-                    active_after: lifetime::activation_delay(server.max_age),
-                    every: server.managed_issuers.rotate_every,
-                },
-                may_write: Arc::clone(&own_keys.may_write),
-            });
-            let (first, done) = watch_channel::channel(false);
-            own_keys.first_check = Some(done);
-            background.spawn(run_managed_key_refresh(
-                maintainer,
-                policy_reader.clone(),
-                first,
-                reload_signal(),
-            ));
-        }
-        let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(
-            client.clone(),
-            Arc::clone(&clock),
-            metrics.clone(),
-        ));
-        let canary = ServiceAccount {
-            namespace: server.cluster_resource_namespace.clone(),
-            name: server.canary_service_account.clone(),
-        };
-        let guard = AudienceGuard::new(
-            Arc::clone(&hub),
-            Arc::clone(&clock),
-            Arc::clone(&live),
-            publisher.clone(),
-            canary,
-        );
+        let own_keys = startup.start_managed_issuers(&managed_issuers);
+        let hub = startup.hub();
+        let guard = startup.create_audience_guard(&hub, &publisher);
+        let Startup {
+            client,
+            clock,
+            live,
+            metrics,
+            background,
+            ..
+        } = startup;
         Ok(Self {
             guard,
-            leadership: leadership_reader,
+            leadership,
             objects,
             client,
             live,
@@ -316,7 +133,7 @@ impl Shared {
             input_credentials,
             policy: policy_reader,
             target_addresses: options.target_addresses.clone(),
-            targets: target_reader,
+            targets,
             discovery_authority,
         })
     }
