@@ -8,73 +8,40 @@
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
+#[path = "harness/harness.rs"]
+mod harness;
+
 mod exchange {
-    pub mod answer_time;
-    pub mod driver;
     pub mod figures;
     pub mod generator;
     pub mod hub_load;
-    pub mod keyferry_process;
+    pub mod interleaving;
     pub mod memory;
-    pub mod plot;
-    pub mod policy;
-    pub mod process;
     pub mod report;
     pub mod simulated_hub;
     pub mod slow_mint;
-    pub mod spread;
-    pub mod stage;
     pub mod stampede;
-    pub mod table;
     pub mod throughput;
-    pub mod tls_connection;
-    pub mod window;
 }
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use exchange::figures::Figures;
-use exchange::stage::Stage;
-use exchange::{driver, hub_load, memory, plot, process, report, slow_mint, stampede, throughput};
-
-/// The result of a benchmark step. Any error ends the benchmark with its message.
-pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+use exchange::{generator, hub_load, memory, report, slow_mint, stampede, throughput};
+use harness::stage::Stage;
+use harness::{Outcome, process};
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let has = |name: &str| arguments.iter().any(|argument| argument == name);
-    let outcome = if has(driver::LOAD) {
-        exchange::generator::main()
-    } else if has(driver::STAMPEDE) {
-        stampede::main()
-    } else if has("--bench") {
-        measure(has("--markdown"))
-    } else {
-        // `cargo test --all-targets` also starts benchmarks, without this argument.
-        process::say("nothing is measured without `cargo bench`\n")
-    };
-    process::exit(outcome)
-}
-
-fn measure(markdown: bool) -> Outcome<()> {
-    // The same runtime as `keyferry serve`.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
-    let figures = runtime.block_on(all())?;
-    plot::write_all(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/development/benchmarks"),
-        &figures,
-    )?;
-    process::say(&if markdown {
-        report::markdown(&figures)
-    } else {
-        report::text(&figures)
+    let children: [harness::Child; 2] = [
+        (generator::LOAD, generator::main),
+        (stampede::STAMPEDE, stampede::main),
+    ];
+    harness::run("exchange", &children, |_| {
+        Ok(report::of(&harness::block_on(measure_all())?))
     })
 }
 
-async fn all() -> Outcome<Figures> {
+async fn measure_all() -> Outcome<Figures> {
     let machine = process::machine();
     let stage = Stage::start().await?;
     process::complain("throughput ...\n")?;

@@ -9,61 +9,29 @@
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
-#[allow(dead_code)]
-#[path = "exchange/process.rs"]
-mod process;
-#[path = "exchange/spread.rs"]
-mod spread;
-#[path = "exchange/table.rs"]
-mod table;
+#[path = "harness/harness.rs"]
+mod harness;
 
-#[path = "fleet/calls.rs"]
-mod calls;
-#[path = "fleet/credential.rs"]
-mod credential;
-#[path = "fleet/figures.rs"]
-mod figures;
-#[path = "fleet/hub.rs"]
-mod hub;
-#[path = "fleet/measure.rs"]
-mod measure;
-#[path = "fleet/plan.rs"]
-mod plan;
-#[path = "fleet/report.rs"]
-mod report;
-#[path = "fleet/revoke.rs"]
-mod revoke;
-#[path = "fleet/seen.rs"]
-mod seen;
+mod fleet {
+    pub mod calls;
+    pub mod credential;
+    pub mod figures;
+    pub mod hub;
+    pub mod measure;
+    pub mod plan;
+    pub mod report;
+    pub mod revoke;
+    pub mod seen;
+}
 
 use std::process::ExitCode;
 
-use self::plan::Plan;
-
-/// The result of a benchmark step. Any error ends the benchmark with its message.
-pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+use fleet::plan::Plan;
+use fleet::{measure, report};
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = if arguments.iter().any(|argument| argument == "--bench") {
-        measured(&arguments)
-    } else {
-        // `cargo test --all-targets` also starts benchmarks, without this argument.
-        process::say("nothing is measured without `cargo bench`\n")
-    };
-    process::exit(outcome)
-}
-
-fn measured(arguments: &[String]) -> Outcome<()> {
-    let plan = Plan::of(arguments)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
-    let figures = runtime.block_on(measure::all(plan))?;
-    let markdown = arguments.iter().any(|argument| argument == "--markdown");
-    process::say(&if markdown {
-        report::markdown(&figures)
-    } else {
-        report::text(&figures)
+    harness::run("fleet", &[], |arguments| {
+        let plan = Plan::of(arguments)?;
+        Ok(report::of(&harness::block_on(measure::all(plan))?))
     })
 }

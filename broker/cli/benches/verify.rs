@@ -8,49 +8,36 @@
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
-// Shared with the other benchmarks; this one does not need all of it.
-#[allow(dead_code)]
-#[path = "exchange/process.rs"]
-mod process;
-#[path = "exchange/spread.rs"]
-mod spread;
-#[path = "exchange/table.rs"]
-mod table;
+#[path = "harness/harness.rs"]
+mod harness;
 
-#[path = "verify/evaluations.rs"]
-mod evaluations;
-#[path = "verify/peer.rs"]
-mod peer;
-#[path = "verify/processes.rs"]
-mod processes;
-#[path = "verify/work.rs"]
-mod work;
+mod verify {
+    pub mod evaluations;
+    pub mod peer;
+    pub mod processes;
+    pub mod work;
+}
 
 use std::process::ExitCode;
 
-use spread::Spread;
-use table::Table;
+use harness::report::Report;
+use harness::spread::Spread;
+use harness::table::Table;
+use harness::{Outcome, cell, process};
+use verify::{evaluations, peer, processes, work};
 
-/// The result of a benchmark step. Any error ends the benchmark with its message.
-pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let has = |name: &str| arguments.iter().any(|argument| argument == name);
-    process::exit(if has("--bench") {
-        measured(has("--markdown"))
-    } else {
-        // `cargo test --all-targets` also starts benchmarks, without this argument.
-        process::say("nothing is measured without `cargo bench`\n")
-    })
+    harness::run("verify", &[], |_| measure_all())
 }
 
-fn measured(markdown: bool) -> Outcome<()> {
+fn measure_all() -> Outcome<Report> {
     let machine = process::machine();
     let work = work::Work::read()?;
-    let (mut ours, mut theirs, mut absent) = (Vec::new(), Vec::new(), None);
-    let mut peer = peer::Peer::start().map_err(|why| absent = Some(why)).ok();
-    for round in 0..5 {
+    let (mut ours, mut theirs, mut missing) = (Vec::new(), Vec::new(), None);
+    let mut peer = peer::Peer::start().map_err(|why| missing = Some(why)).ok();
+    for round in 0..ROUNDS {
         process::complain(&format!("evaluations, round {} ...\n", round + 1))?;
         // Alternate, so that other load on the machine affects both.
         ours.push(evaluations::rate(&work)?);
@@ -60,71 +47,47 @@ fn measured(markdown: bool) -> Outcome<()> {
     }
     process::complain("processes ...\n")?;
     let started = processes::measure()?;
-    let tables = [
-        rates(&work, &ours, &theirs, absent.as_deref()),
-        times(&started),
-    ];
-    let rendered: Vec<String> = tables
-        .iter()
-        .map(|table| {
-            if markdown {
-                table.markdown()
-            } else {
-                table.text()
-            }
-        })
-        .collect();
-    process::say(&format!("{machine}\n\n{}", rendered.join("\n")))
+    Ok(Report::of(machine)
+        .with_section(
+            "Evaluations",
+            rates(&work, &ours, &theirs, missing.as_deref()),
+        )
+        .with_section("Whole processes", times(&started)))
 }
 
-fn rates(work: &work::Work, ours: &[f64], theirs: &[f64], absent: Option<&str>) -> Table {
+fn rates(work: &work::Work, ours: &[f64], theirs: &[f64], missing: Option<&str>) -> Table {
+    let head = vec!["evaluations/s of one thread", "least", "median", "most"];
     let row = |name: String, rates: &[f64]| match Spread::of(rates.iter().copied()) {
-        Some(Spread {
-            least,
-            median,
-            most,
-        }) => vec![
-            name,
-            format!("{least:.0}"),
-            format!("{median:.0}"),
-            format!("{most:.0}"),
-        ],
-        None => vec![
-            format!("{name}: {}", absent.unwrap_or_default()),
-            "-".to_owned(),
-            "-".to_owned(),
-            "-".to_owned(),
-        ],
+        Some(it) => {
+            let figures = [it.least, it.median, it.most];
+            let cells = figures.map(|figure| cell::number(Some(figure), 0));
+            [vec![name], cells.to_vec()].concat()
+        }
+        None => cell::missing_row(
+            format!("{name}: {}", missing.unwrap_or_default()),
+            head.len(),
+        ),
     };
     let what = format!("{} files, {} tokens", work.files.len(), work.tokens());
-    Table {
-        head: vec!["evaluations/s of one thread", "least", "median", "most"],
-        rows: vec![
-            row(format!("keyferry-kube-authn, {what}"), ours),
-            row(format!("{}, the same", peer::NAME), theirs),
-        ],
-    }
+    let rows = vec![
+        row(format!("keyferry-kube-authn, {what}"), ours),
+        row(format!("{}, the same", peer::NAME), theirs),
+    ];
+    Table { head, rows }
 }
 
 fn times(started: &[processes::Subject]) -> Table {
     let row = |subject: &processes::Subject| {
         let mut sorted = subject.times.clone();
         sorted.sort_unstable_by(f64::total_cmp);
-        let at = |part: usize| {
-            sorted
-                .get(sorted.len() * part / 100)
-                .map_or_else(|| "-".to_owned(), |time| format!("{time:.1}"))
-        };
-        let cpu = subject.cpu.map_or_else(
-            || "-".to_owned(),
-            |cpu| format!("{:.1}", cpu / sorted.len().max(1) as f64),
-        );
+        let at = |part: usize| cell::number(sorted.get(sorted.len() * part / 100).copied(), 1);
+        let cpu = subject.cpu.map(|cpu| cpu / sorted.len().max(1) as f64);
         vec![
             subject.name.to_owned(),
             at(0),
             at(50),
             at(95),
-            cpu,
+            cell::number(cpu, 1),
             sorted.len().to_string(),
         ]
     };

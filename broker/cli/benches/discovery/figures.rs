@@ -1,8 +1,8 @@
 //! All measurements of one run.
 
 use super::load::Received;
-use super::spread::Spread;
-use super::tls_connection::Size;
+use crate::harness::spread::Spread;
+use crate::harness::tls_connection::Size;
 
 /// All measurements of one run.
 pub struct Figures {
@@ -70,7 +70,6 @@ impl Subject {
 
     /// The ratio of this subject's figure to another's, round by round.
     pub fn ratio(&self, other: &Self, of: impl Fn(&Sample) -> Option<f64>) -> Option<Spread> {
-        let pairs = self.samples.iter().zip(&other.samples);
-        Spread::of(pairs.filter_map(|(own, other)| Some(of(own)? / of(other)?)))
+        Spread::of_ratios(&self.samples, &other.samples, of)
     }
 }

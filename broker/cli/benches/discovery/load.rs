@@ -1,7 +1,6 @@
 //! The load, as a separate process: kept connections or a new one for each request, with or without
 //! slow clients beside them.
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +11,10 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use serde::{Deserialize, Serialize};
 
-use super::answer_time::AnswerTime;
-use super::generator::Answered;
-use super::process;
-use super::tls_connection::{self, TlsConnection};
-use super::window::{Start, Window};
-use crate::Outcome;
+use crate::harness::answer_time::Answered;
+use crate::harness::tls_connection::{self, TlsConnection};
+use crate::harness::window::{Start, Window};
+use crate::harness::{Outcome, load_process, process};
 
 /// The argument that makes this binary generate the load.
 pub const LOAD: &str = "--send-discovery-load";
@@ -78,9 +75,7 @@ struct Shared {
 
 /// Reads a [`Load`] from standard input, runs it and writes [`Received`].
 pub fn main() -> Outcome<()> {
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
-    let load: Load = serde_json::from_str(&text)?;
+    let load: Load = load_process::read_order()?;
     let mut config = Arc::unwrap_or_clone(tls_connection::trusting(&load.ca_pem)?);
     config.resumption = Resumption::disabled();
     let threads = std::thread::available_parallelism()
@@ -109,17 +104,12 @@ pub fn main() -> Outcome<()> {
                 .map_err(|_| "a thread of the load panicked")??,
         );
     }
-    let answered = Answered {
-        count: times.len() as u64,
-        time: AnswerTime::of(times),
-    };
     let slow = |number: &AtomicU64| number.load(Ordering::Relaxed);
-    let received = Received {
-        answered,
+    load_process::write_result(&Received {
+        answered: Answered::of(times),
         slow_answers: slow(&shared.slow.answers),
         slow_lost: slow(&shared.slow.lost),
-    };
-    process::say(&format!("{}\n", serde_json::to_string(&received)?))
+    })
 }
 
 /// One thread with its share of senders and slow clients.

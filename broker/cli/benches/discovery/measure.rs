@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use keyferry_testing::HubOptions;
 
-use super::driver::Sender;
 use super::figures::{Figures, Memory, Sample, Subject};
 use super::load::{LOAD, Load, Received};
-use super::process;
 use super::server::Server;
-use super::stage::Ground;
-use super::window::{BEGINS, ENDS};
-use crate::Outcome;
+use crate::harness::load_process::LoadProcess;
+use crate::harness::stage::Ground;
+use crate::harness::{Outcome, alternating, process};
 
 const SENDERS: usize = 64;
 /// The number of senders, each of which makes one handshake at a time.
@@ -49,64 +47,24 @@ pub async fn all() -> Outcome<Figures> {
 
     process::complain("kept connections ...\n")?;
     let mut kept = subjects(&ground, &servers, true).await?;
-    let stage = Stage {
+    let bench = Bench {
         ground: &ground,
         servers: &servers,
     };
-    stage
-        .rounds(
-            &mut kept,
-            1,
-            Pattern {
-                senders: SENDERS,
-                new: false,
-                slow: 0,
-            },
-            &mut memory,
-        )
-        .await?;
+    bench.run(&mut kept, 1, KEPT, &mut memory).await?;
     weigh(&mut memory, &servers, |memory, now| memory.warm = now);
-    stage
-        .rounds(
-            &mut kept,
-            ROUNDS - 1,
-            Pattern {
-                senders: SENDERS,
-                new: false,
-                slow: 0,
-            },
-            &mut memory,
-        )
-        .await?;
+    bench.run(&mut kept, ROUNDS - 1, KEPT, &mut memory).await?;
     process::complain("new connections ...\n")?;
     let mut new = subjects(&ground, &servers, false).await?;
-    stage
-        .rounds(
-            &mut new,
-            FURTHER_ROUNDS,
-            Pattern {
-                senders: HANDSHAKES,
-                new: true,
-                slow: 0,
-            },
-            &mut memory,
-        )
+    bench
+        .run(&mut new, FURTHER_ROUNDS, NEW, &mut memory)
         .await?;
     tokio::time::sleep(REST).await;
     weigh(&mut memory, &servers, |memory, now| memory.after_load = now);
     process::complain("slow clients ...\n")?;
     let mut crowded = subjects(&ground, &servers, false).await?;
-    stage
-        .rounds(
-            &mut crowded,
-            CROWDED_ROUNDS,
-            Pattern {
-                senders: SENDERS,
-                new: false,
-                slow: SLOW,
-            },
-            &mut memory,
-        )
+    bench
+        .run(&mut crowded, CROWDED_ROUNDS, CROWDED, &mut memory)
         .await?;
     Ok(Figures {
         machine,
@@ -148,6 +106,7 @@ async fn subjects(ground: &Ground, servers: &[Server], both: bool) -> Outcome<Ve
     Ok(subjects)
 }
 
+/// The shape of a load.
 #[derive(Clone, Copy)]
 struct Pattern {
     senders: usize,
@@ -155,13 +114,25 @@ struct Pattern {
     slow: usize,
 }
 
-struct Stage<'a> {
+const KEPT: Pattern = Pattern {
+    senders: SENDERS,
+    new: false,
+    slow: 0,
+};
+const NEW: Pattern = Pattern {
+    senders: HANDSHAKES,
+    new: true,
+    slow: 0,
+};
+const CROWDED: Pattern = Pattern { slow: SLOW, ..KEPT };
+
+struct Bench<'a> {
     ground: &'a Ground,
     servers: &'a [Server],
 }
 
-impl Stage<'_> {
-    async fn rounds(
+impl Bench<'_> {
+    async fn run(
         &self,
         subjects: &mut [Subject],
         rounds: usize,
@@ -169,13 +140,10 @@ impl Stage<'_> {
         memory: &mut [Memory],
     ) -> Outcome<()> {
         for round in 0..rounds {
-            let mut order: Vec<&mut Subject> = subjects.iter_mut().collect();
-            // Alternate forwards and backwards, so that a slow drift of the machine favours no
-            // server.
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for subject in order {
+            for index in alternating(round, subjects.len()) {
+                let Some(subject) = subjects.get_mut(index) else {
+                    continue;
+                };
                 let Some(server) = self.servers.get(subject.server) else {
                     continue;
                 };
@@ -217,15 +185,11 @@ impl Stage<'_> {
             },
             duration: DURATION,
         };
-        let mut sender = Sender::start(LOAD, &load).await?;
-        sender.expect(BEGINS).await?;
-        let begin = process::cpu_time_of(server.id());
-        sender.expect(ENDS).await?;
-        let spent = process::cpu_time_of(server.id())
-            .zip(begin)
-            .map(|(end, begin)| end.saturating_sub(begin));
+        let mut load_process = LoadProcess::start(LOAD, &load).await?;
+        load_process.begin_window().await?;
+        let spent = load_process.end_window(server.id()).await?;
         let resident = process::resident_kib(server.id());
-        let received: Received = sender.result().await?;
+        let received: Received = load_process.result().await?;
         let count = received.answered.count;
         if count == 0 {
             return Err(format!("{} gave no answer in time", server.name).into());

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use keyferry_integration::parts::{Part, PartError, Parts};
 use serde_json::{Value, json};
 
-use super::server::Other;
-use super::stage::Ground;
-use crate::Outcome;
+use crate::harness::Outcome;
+use crate::harness::server_process::ServerProcess;
+use crate::harness::stage::Ground;
 
 /// Its name and version, as `integration/parts/spire` pins it.
 pub const NAME: &str = "SPIRE oidc-discovery-provider 1.13.0";
@@ -22,7 +22,7 @@ pub async fn locate() -> Result<PathBuf, PartError> {
 }
 
 /// Starts it with the keys of this set, as a SPIFFE bundle.
-pub fn start(program: &Path, ground: &Ground, keys: &[u8]) -> Outcome<(Other, SocketAddr)> {
+pub fn start(program: &Path, ground: &Ground, keys: &[u8]) -> Outcome<(ServerProcess, SocketAddr)> {
     let mut bundle: Value = serde_json::from_slice(keys)?;
     for key in bundle
         .get_mut("keys")
@@ -48,15 +48,11 @@ pub fn start(program: &Path, ground: &Ground, keys: &[u8]) -> Outcome<(Other, So
     std::fs::write(ground.file("spire.conf"), text)?;
     let log = std::fs::File::create(ground.file("spire.log"))?;
     let mut command = Command::new(program);
-    command.arg("-config").arg(ground.file("spire.conf"));
-    Ok((
-        Other(
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(log)
-                .spawn()?,
-        ),
-        address,
-    ))
+    command
+        .arg("-config")
+        .arg(ground.file("spire.conf"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    Ok((ServerProcess::spawn(&mut command)?, address))
 }

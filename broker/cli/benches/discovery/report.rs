@@ -1,38 +1,24 @@
-//! Formats the figures as text and tables.
+//! Writes the figures as tables.
 
 use super::figures::{Figures, Memory, Sample, Subject};
 use super::peer;
-use super::spread::Spread;
-use super::table::Table;
+use crate::harness::cell;
+use crate::harness::report::Report;
+use crate::harness::table::Table;
 
-/// The report for the terminal.
-pub fn text(figures: &Figures) -> String {
-    render(figures, Table::text)
-}
-
-/// The report for `docs/development/benchmarks.md`.
-pub fn markdown(figures: &Figures) -> String {
-    render(figures, Table::markdown)
-}
-
-fn render(figures: &Figures, table: impl Fn(&Table) -> String) -> String {
+/// The report of all measurements.
+pub fn of(figures: &Figures) -> Report {
     let missing = figures.no_peer.as_deref();
     let crowded = format!("Kept connections beside {} slow clients", figures.slow);
-    let sections = [
-        ("Kept connections", throughput(&figures.kept, missing)),
-        (
+    Report::of(figures.machine.clone())
+        .with_section("Kept connections", throughput(&figures.kept, missing))
+        .with_section(
             "A new connection for each request",
             throughput(&figures.new, missing),
-        ),
-        (crowded.as_str(), throughput(&figures.crowded, missing)),
-        ("Slow clients", slow_clients(figures)),
-        ("Memory of the server", memory(figures)),
-    ];
-    let sections: Vec<String> = sections
-        .iter()
-        .map(|(title, section)| format!("### {title}\n\n{}", table(section)))
-        .collect();
-    format!("{}\n\n{}", figures.machine, sections.join("\n"))
+        )
+        .with_section(crowded, throughput(&figures.crowded, missing))
+        .with_section("Slow clients", slow_clients(figures))
+        .with_section("Memory of the server", memory(figures))
 }
 
 fn throughput(subjects: &[Subject], missing: Option<&str>) -> Table {
@@ -60,22 +46,26 @@ fn throughput(subjects: &[Subject], missing: Option<&str>) -> Table {
         vec![
             subject.name.clone(),
             (subject.size.head + subject.size.body).to_string(),
-            middle(subject.spread(rate), 0),
-            middle(
+            cell::median(subject.spread(rate), 0),
+            cell::median(
                 subject.spread(|sample| Some(sample.received.answered.time.p50)),
                 0,
             ),
-            middle(
+            cell::median(
                 subject.spread(|sample| Some(sample.received.answered.time.p99)),
                 0,
             ),
-            middle(subject.spread(cpu), 1),
-            shares(of_empty),
-            shares(of_peer),
+            cell::median(subject.spread(cpu), 1),
+            cell::percents(of_empty),
+            cell::percents(of_peer),
         ]
     };
     let mut rows: Vec<Vec<String>> = subjects.iter().map(row).collect();
-    rows.extend(missing.map(|why| absent(why, head.len())));
+    rows.extend(
+        missing.map(|why| {
+            cell::missing_row(format!("{}: not measured, {why}", peer::NAME), head.len())
+        }),
+    );
     Table { head, rows }
 }
 
@@ -90,33 +80,6 @@ fn cpu(sample: &Sample) -> Option<f64> {
 /// `keys`, `provider metadata`, or nothing for the empty handler.
 fn what(subject: &Subject) -> Option<&str> {
     subject.name.split_once(", ").map(|(_, what)| what)
-}
-
-fn middle(spread: Option<Spread>, decimals: usize) -> String {
-    spread.map_or("-".to_owned(), |spread| {
-        format!("{:.decimals$}", spread.median)
-    })
-}
-
-fn shares(spread: Option<Spread>) -> String {
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    spread.map_or("-".to_owned(), |it| {
-        format!(
-            "{} / {} / {}",
-            percent(it.least),
-            percent(it.median),
-            percent(it.most)
-        )
-    })
-}
-
-/// A row that says why there is no peer.
-fn absent(why: &str, columns: usize) -> Vec<String> {
-    let mut row = vec!["-".to_owned(); columns];
-    if let Some(first) = row.first_mut() {
-        *first = format!("{}: not measured, {why}", peer::NAME);
-    }
-    row
 }
 
 fn slow_clients(figures: &Figures) -> Table {
@@ -135,23 +98,18 @@ fn slow_clients(figures: &Figures) -> Table {
 }
 
 fn memory(figures: &Figures) -> Table {
-    let mib = |kib: Option<u64>| {
-        kib.map_or("-".to_owned(), |kib| {
-            format!("{:.1} MiB", kib as f64 / 1024.0)
-        })
-    };
     let rounds = |kib: &[u64]| {
         kib.iter()
-            .map(|kib| mib(Some(*kib)).replace(" MiB", ""))
+            .map(|kib| cell::mebibytes(Some(*kib)).replace(" MiB", ""))
             .collect::<Vec<_>>()
             .join(" / ")
     };
     let row = |it: &Memory| {
         vec![
             it.name.to_owned(),
-            mib(it.idle),
-            mib(it.warm),
-            mib(it.after_load),
+            cell::mebibytes(it.idle),
+            cell::mebibytes(it.warm),
+            cell::mebibytes(it.after_load),
             rounds(&it.crowded),
             rounds(&it.left),
         ]

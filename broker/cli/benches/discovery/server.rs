@@ -1,19 +1,17 @@
 //! The servers under test: processes that end when their values are dropped.
 
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use keyferry_integration::parts::PartError;
-use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::empty::{self, Order};
-use super::keyferry_process::Keyferry;
 use super::peer;
-use super::policy::Ports;
-use super::stage::Ground;
-use super::tls_connection::{self, Size, TlsConnection};
-use crate::Outcome;
+use crate::harness::Outcome;
+use crate::harness::empty_handler::{self, DOCUMENT_PATH};
+use crate::harness::policy::Ports;
+use crate::harness::server_process::ServerProcess;
+use crate::harness::stage::Ground;
+use crate::harness::tls_connection::{self, Size};
 
 const READY: Duration = Duration::from_secs(15);
 
@@ -27,22 +25,7 @@ pub struct Server {
     pub keys: &'static str,
     /// The path of its provider metadata, if it has any.
     pub metadata: Option<&'static str>,
-    process: Running,
-}
-
-enum Running {
-    Keyferry(Keyferry),
-    Other(Other),
-}
-
-/// Another server's process, which is killed when dropped.
-pub struct Other(pub Child);
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    process: ServerProcess,
 }
 
 impl Server {
@@ -51,52 +34,27 @@ impl Server {
         Ok(Self {
             name: "Keyferry",
             address: SocketAddr::from(([127, 0, 0, 1], ports.discovery)),
-            keys: "/openid/v1/jwks",
+            keys: DOCUMENT_PATH,
             metadata: Some("/.well-known/openid-configuration"),
-            process: Running::Keyferry(Keyferry::start(ground, ports).await?),
+            process: ServerProcess::start_keyferry(ground, ports).await?,
         })
     }
 
     /// Starts an empty handler whose responses have the same length on the wire as these.
     pub async fn empty(ground: &Ground, like: Size) -> Outcome<Self> {
         let short = Self::empty_of(ground, 1).await?;
-        let head = short.probe(ground, short.keys).await?;
-        let total = like.head + like.body;
-        // The header with the length of the body may itself need more digits.
-        let digits = total.to_string().len() - head.body.to_string().len();
-        Self::empty_of(ground, total - head.head - digits).await
+        let short = short.probe(ground, short.keys).await?;
+        Self::empty_of(ground, empty_handler::body_length(like, short)).await
     }
 
     async fn empty_of(ground: &Ground, bytes: usize) -> Outcome<Self> {
-        let order = Order {
-            certificate: ground.file("tls.crt"),
-            key: ground.file("tls.key"),
-            bytes,
-        };
-        let orders = ground.file("empty.json");
-        std::fs::write(&orders, serde_json::to_vec(&order)?)?;
-        let mut command = std::process::Command::new(std::env::current_exe()?);
-        command
-            .arg(empty::SERVE)
-            .stdin(std::fs::File::open(orders)?)
-            .stdout(Stdio::piped());
-        let mut child = command.spawn()?;
-        let said = child
-            .stdout
-            .take()
-            .ok_or("the empty handler has no output")?;
-        let process = Other(child);
-        let mut lines = BufReader::new(tokio::process::ChildStdout::from_std(said)?).lines();
-        let line = tokio::time::timeout(READY, lines.next_line())
-            .await
-            .map_err(|_| "the empty handler did not start")??;
-        let address = line.ok_or("the empty handler said nothing")?.parse()?;
+        let (process, address) = empty_handler::serve_apart(ground, bytes).await?;
         Ok(Self {
             name: "empty handler",
             address,
-            keys: "/openid/v1/jwks",
+            keys: DOCUMENT_PATH,
             metadata: None,
-            process: Running::Other(process),
+            process,
         })
     }
 
@@ -113,7 +71,7 @@ impl Server {
             address,
             keys: "/keys",
             metadata: Some("/.well-known/openid-configuration"),
-            process: Running::Other(process),
+            process,
         };
         let ready = async {
             while server.probe(ground, server.keys).await.is_err() {
@@ -128,10 +86,7 @@ impl Server {
 
     /// Its process ID.
     pub fn id(&self) -> u32 {
-        match &self.process {
-            Running::Keyferry(keyferry) => keyferry.id(),
-            Running::Other(other) => other.0.id(),
-        }
+        self.process.id()
     }
 
     /// The request for one of its documents. SPIRE knows its domains by name.
@@ -141,8 +96,7 @@ impl Server {
 
     /// Sends one request, to learn the size of the response.
     pub async fn probe(&self, ground: &Ground, path: &str) -> Outcome<Size> {
-        let mut connection =
-            TlsConnection::open(self.address, tls_connection::trusting(&ground.ca_pem)?).await?;
-        connection.ask(Self::request(path).as_bytes()).await
+        let request = Self::request(path);
+        tls_connection::probe(self.address, &ground.ca_pem, request.as_bytes()).await
     }
 }

@@ -3,9 +3,9 @@
 use super::hub_load::HubLoad;
 use super::memory::Memory;
 use super::slow_mint::Round;
-use super::spread::Spread;
 use super::stampede::Stampede;
-use super::throughput::Subject;
+use super::throughput::{Sample, Subject};
+use crate::harness::spread::Spread;
 
 /// All measurements of one run.
 pub struct Figures {
@@ -47,11 +47,8 @@ impl Subject {
     /// The ratio of its requests per second to those of its empty handler, round by round.
     pub fn ratio(&self, all: &[Self]) -> Option<Spread> {
         let empty = all.get(self.empty?)?;
-        Spread::of(
-            self.samples
-                .iter()
-                .zip(&empty.samples)
-                .map(|(own, empty)| own.rate / empty.rate),
-        )
+        Spread::of_ratios(&self.samples, &empty.samples, |sample: &Sample| {
+            Some(sample.rate)
+        })
     }
 }

@@ -1,18 +1,19 @@
 //! The load generator, as a separate process: keep-alive connections that each send their request
 //! repeatedly.
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::answer_time::AnswerTime;
-use super::process;
-use super::tls_connection::{self, TlsConnection};
-use super::window::{Start, Window};
-use crate::Outcome;
+use crate::harness::answer_time::Answered;
+use crate::harness::tls_connection::{self, TlsConnection};
+use crate::harness::window::{Start, Window};
+use crate::harness::{Outcome, load_process, process};
+
+/// The argument that makes this binary a load generator.
+pub const LOAD: &str = "--send-load";
 
 /// The settings of a load.
 #[derive(Clone, Deserialize, Serialize)]
@@ -42,15 +43,6 @@ pub struct Order {
     pub turns: Vec<usize>,
 }
 
-/// The responses of one turn.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub struct Answered {
-    /// The number of responses within the measured time.
-    pub count: u64,
-    /// Their response times.
-    pub time: AnswerTime,
-}
-
 /// One turn as the threads see it.
 struct Turn {
     load: usize,
@@ -59,9 +51,7 @@ struct Turn {
 
 /// Reads an [`Order`] from standard input, runs it and writes [`Answered`] for each turn.
 pub fn main() -> Outcome<()> {
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
-    let Order { loads, turns } = serde_json::from_str(&text)?;
+    let Order { loads, turns } = load_process::read_order()?;
     let loads = Arc::new(loads);
     // One thread for each core, with its own connections, so that threads share nothing while it
     // runs.
@@ -100,12 +90,8 @@ pub fn main() -> Outcome<()> {
             .iter()
             .take(threads)
             .collect::<Outcome<Vec<Vec<Duration>>>>()?;
-        let times: Vec<Duration> = of_threads.into_iter().flatten().collect();
-        let answered = Answered {
-            count: times.len() as u64,
-            time: AnswerTime::of(times),
-        };
-        process::say(&format!("{}\n", serde_json::to_string(&answered)?))?;
+        let times = of_threads.into_iter().flatten().collect();
+        load_process::write_result(&Answered::of(times))?;
     }
     Ok(())
 }

@@ -38,10 +38,10 @@ use keyferry_server::delegate::Delegations;
 use keyferry_testing::HubOptions;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::policy::{self, CALLER_AUDIENCE};
 use super::simulated_hub::{CountingHub, NoLog, SimulatedClock};
-use super::stage::Ground;
-use crate::Outcome;
+use crate::harness::Outcome;
+use crate::harness::policy::{self, CALLER_AUDIENCE};
+use crate::harness::stage::Ground;
 
 /// The simulated time.
 const HOURS: u64 = 24;

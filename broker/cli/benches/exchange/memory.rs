@@ -6,11 +6,9 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt, stream};
 use keyferry_testing::HubOptions;
 
-use super::keyferry_process::Keyferry;
-use super::policy;
-use super::process;
-use super::stage::{self, Ground};
-use crate::Outcome;
+use crate::harness::server_process::ServerProcess;
+use crate::harness::stage::{self, Ground};
+use crate::harness::{Outcome, policy, process};
 
 /// Each namespace reaches `TARGETS * GENERATIONS` cached tokens and one more, which is within its
 /// limit of 1,000.
@@ -69,7 +67,7 @@ pub async fn measure() -> Outcome<Memory> {
         );
     }
     let ports = ground.configure(&objects)?;
-    let keyferry = Keyferry::start(&ground, ports).await?;
+    let keyferry = ServerProcess::start_keyferry(&ground, ports).await?;
     tokio::time::sleep(REST).await;
     let idle_with_policy_kib = process::resident_kib(keyferry.id());
     let (client, url) = (
@@ -143,17 +141,9 @@ async fn hold_a_generation(
 
 async fn idle() -> Outcome<Option<u64>> {
     let ground = Ground::prepare(HubOptions::default()).await?;
-    ground.hub.add_service_account("tenant-0", "reconciler");
-    let objects = policy::target(
-        "target-0",
-        "1h",
-        &["tenant-0".to_owned()],
-        &["reconciler".to_owned()],
-    );
-    let ports = ground.configure(
-        &(objects + &policy::access("tenant-0", "target-0", "target-0", "reconciler", &[])),
-    )?;
-    let keyferry = Keyferry::start(&ground, ports).await?;
+    let (_, objects) = ground.add_one_access();
+    let ports = ground.configure(&objects)?;
+    let keyferry = ServerProcess::start_keyferry(&ground, ports).await?;
     tokio::time::sleep(REST).await;
     Ok(process::resident_kib(keyferry.id()))
 }

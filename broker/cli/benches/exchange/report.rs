@@ -1,32 +1,44 @@
-//! Formats the figures as text and tables.
+//! Writes the figures as tables and charts.
 
 use super::figures::Figures;
-use super::spread::Spread;
-use super::table::Table;
+use super::throughput::Subject;
+use crate::harness::cell;
+use crate::harness::chart::{Bar, Chart};
+use crate::harness::report::Report;
+use crate::harness::spread::Spread;
+use crate::harness::table::Table;
 
-/// The report for the terminal.
-pub fn text(figures: &Figures) -> String {
-    render(figures, Table::text)
+/// The report of all measurements.
+pub fn of(figures: &Figures) -> Report {
+    Report::of(figures.machine.clone())
+        .with_section("Throughput", throughput(figures))
+        .with_section("A stampede", stampede(figures))
+        .with_section("A slow mint beside warm callers", slow_mint(figures))
+        .with_section("Memory", memory(figures))
+        .with_section("Load on the hub", hub_load(figures))
+        .with_chart(Chart {
+            file: "requests.svg",
+            title: "Requests a second, 64 connections (more is better)",
+            bars: bars(figures, Subject::rate),
+            decimals: 0,
+        })
+        .with_chart(Chart {
+            file: "cpu.svg",
+            title: "Server CPU microseconds a request (less is better)",
+            bars: bars(figures, Subject::cpu),
+            decimals: 1,
+        })
 }
 
-/// The report for `docs/development/benchmarks.md`.
-pub fn markdown(figures: &Figures) -> String {
-    render(figures, Table::markdown)
-}
-
-fn render(figures: &Figures, table: impl Fn(&Table) -> String) -> String {
-    let sections = [
-        ("Throughput", throughput(figures)),
-        ("A stampede", stampede(figures)),
-        ("A slow mint beside warm callers", slow_mint(figures)),
-        ("Memory", memory(figures)),
-        ("Load on the hub", hub_load(figures)),
-    ];
-    let sections: Vec<String> = sections
-        .iter()
-        .map(|(title, section)| format!("### {title}\n\n{}", table(section)))
-        .collect();
-    format!("{}\n\n{}", figures.machine, sections.join("\n"))
+fn bars(figures: &Figures, figure: impl Fn(&Subject) -> Option<Spread>) -> Vec<Bar> {
+    let bar = |subject: &Subject| {
+        Some(Bar {
+            name: subject.name,
+            spread: figure(subject)?,
+            is_peer: subject.empty.is_none(),
+        })
+    };
+    figures.throughput.iter().filter_map(bar).collect()
 }
 
 fn throughput(figures: &Figures) -> Table {
@@ -39,38 +51,21 @@ fn throughput(figures: &Figures) -> Table {
         "server CPU us",
         "of the empty handler: min / median / max",
     ];
-    let row = |subject: &super::throughput::Subject| {
-        let middle = |spread: Option<Spread>| {
-            spread.map_or("-".to_owned(), |spread| format!("{:.0}", spread.median))
-        };
-        let ratio = subject.ratio(&figures.throughput);
+    let row = |subject: &Subject| {
         vec![
             subject.name.to_owned(),
             (subject.size.head + subject.size.body).to_string(),
-            middle(subject.rate()),
-            middle(subject.p50()),
-            middle(subject.p99()),
-            subject
-                .cpu()
-                .map_or("-".to_owned(), |cpu| format!("{:.1}", cpu.median)),
-            ratio.map_or("-".to_owned(), |it| {
-                format!(
-                    "{} / {} / {}",
-                    percent(it.least),
-                    percent(it.median),
-                    percent(it.most)
-                )
-            }),
+            cell::median(subject.rate(), 0),
+            cell::median(subject.p50(), 0),
+            cell::median(subject.p99(), 0),
+            cell::median(subject.cpu(), 1),
+            cell::percents(subject.ratio(&figures.throughput)),
         ]
     };
     Table {
         head,
         rows: figures.throughput.iter().map(row).collect(),
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }
 
 fn stampede(figures: &Figures) -> Table {
@@ -131,22 +126,17 @@ fn slow_mint(figures: &Figures) -> Table {
 
 fn memory(figures: &Figures) -> Table {
     let it = &figures.memory;
-    let mib = |kib: Option<u64>| {
-        kib.map_or("-".to_owned(), |kib| {
-            format!("{:.1} MiB", kib as f64 / 1024.0)
-        })
-    };
     let beyond = it
         .bytes_per_token
         .map(|bytes| bytes - it.token_bytes as f64);
     let rows = vec![
         vec![
             "RSS of an idle `keyferry serve`, one target and one access".to_owned(),
-            mib(it.idle_kib),
+            cell::mebibytes(it.idle_kib),
         ],
         vec![
             format!("RSS of an idle one with {} objects in its file", it.objects),
-            mib(it.idle_with_policy_kib),
+            cell::mebibytes(it.idle_with_policy_kib),
         ],
         vec![
             format!(

@@ -18,7 +18,7 @@ use keyferry_platform::audit_sink::{AuditSink, Recording};
 use keyferry_platform::clock::Clock;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::stage::Ground;
+use crate::harness::stage::Ground;
 
 /// A clock that stands still until it is moved.
 pub struct SimulatedClock {

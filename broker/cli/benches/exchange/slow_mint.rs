@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use keyferry_testing::{Fault, Route};
 
-use super::answer_time::AnswerTime;
-use super::driver::Interleaving;
 use super::generator::Load;
-use super::process;
-use super::stage::{COLD, SELF, Stage, TENANT};
-use crate::Outcome;
+use super::interleaving::Interleaving;
+use crate::harness::answer_time::AnswerTime;
+use crate::harness::stage::{COLD, SELF, Stage, TENANT};
+use crate::harness::{Outcome, process};
 
 const MINT: Duration = Duration::from_secs(3);
 /// Shorter than the mint, so that the whole load runs during it.
@@ -30,17 +29,7 @@ pub struct Round {
 
 /// Measures as many rounds as there are cold keys.
 pub async fn measure(stage: &Stage) -> Outcome<Vec<Round>> {
-    let requests = (0..CONNECTIONS)
-        .map(|_| {
-            let form = stage.ground.form(TENANT, SELF, "warm")?;
-            let head = "POST /v1/token HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: \
-                application/x-www-form-urlencoded\r\n";
-            Ok(format!(
-                "{head}content-length: {}\r\n\r\n{form}",
-                form.len()
-            ))
-        })
-        .collect::<Outcome<Vec<String>>>()?;
+    let requests = stage.ground.exchange_requests(CONNECTIONS, SELF, "warm")?;
     let load = Load {
         address: SocketAddr::from(([127, 0, 0, 1], stage.ports.api)),
         ca_pem: stage.ground.ca_pem.clone(),

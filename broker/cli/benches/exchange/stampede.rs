@@ -1,18 +1,19 @@
 //! Ten thousand cold callers with a hundred tokens want one key at once.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::time::Duration;
 
 use futures::future;
 use keyferry_testing::Route;
 use serde::{Deserialize, Serialize};
 
-use super::answer_time::AnswerTime;
-use super::driver::{STAMPEDE, Sender};
-use super::process;
-use super::stage::{self, SELF, Stage, TENANT};
-use crate::Outcome;
+use crate::harness::answer_time::AnswerTime;
+use crate::harness::load_process::{self, LoadProcess};
+use crate::harness::stage::{self, SELF, Stage, TENANT};
+use crate::harness::{Outcome, block_on, process};
+
+/// The argument that makes this binary run the stampede.
+pub const STAMPEDE: &str = "--send-stampede";
 
 /// The number of tokens, and of connections: each token has its own connection.
 const TOKENS: usize = 100;
@@ -70,7 +71,7 @@ pub async fn measure(stage: &Stage) -> Outcome<Stampede> {
         hub.requests(Route::TokenRequest),
         hub.requests(Route::TokenReview),
     );
-    let came: Came = Sender::start(STAMPEDE, &order).await?.result().await?;
+    let came: Came = LoadProcess::start(STAMPEDE, &order).await?.result().await?;
     Ok(Stampede {
         callers: TOKENS * CALLERS,
         tokens: TOKENS,
@@ -83,14 +84,8 @@ pub async fn measure(stage: &Stage) -> Outcome<Stampede> {
 
 /// Runs the child's side.
 pub fn main() -> Outcome<()> {
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
-    let order: Order = serde_json::from_str(&text)?;
-    let came = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?
-        .block_on(send(&order))?;
-    process::say(&format!("{}\n", serde_json::to_string(&came)?))
+    let order: Order = load_process::read_order()?;
+    load_process::write_result(&block_on(send(&order))?)
 }
 
 async fn send(order: &Order) -> Outcome<Came> {

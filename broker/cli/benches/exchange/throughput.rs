@@ -3,21 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::http::Response;
-use axum::routing::any;
-use keyferry_api::config::{Listener, TlsFiles, TlsSource, TlsVersion};
-use keyferry_platform::metrics::Metrics;
-use keyferry_platform::reload_signal::ReloadSignal;
-use keyferry_server::http::listener::{self, Bounds, CertificateAccess};
-
-use super::driver::{Interleaving, Turn};
 use super::generator::{Load, Order};
-use super::spread::Spread;
-use super::stage::{DELEGATE, SELF, Stage, TENANT};
-use super::tls_connection::{self, Size, TlsConnection};
-use crate::Outcome;
+use super::interleaving::{Interleaving, Turn};
+use crate::harness::spread::Spread;
+use crate::harness::stage::{DELEGATE, SELF, Stage};
+use crate::harness::tls_connection::{self, Size};
+use crate::harness::{Outcome, alternating, empty_handler};
 
 const CONNECTIONS: usize = 64;
 const ROUNDS: usize = 15;
@@ -73,14 +64,16 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
     let exchange = probe(
         stage,
         stage.ports.api,
-        exchange_requests(stage, SELF, "warm")?,
+        stage.ground.exchange_requests(CONNECTIONS, SELF, "warm")?,
         "exchange, the ServiceAccount itself",
     )
     .await?;
     let delegated = probe(
         stage,
         stage.ports.api,
-        exchange_requests(stage, DELEGATE, "delegated")?,
+        stage
+            .ground
+            .exchange_requests(CONNECTIONS, DELEGATE, "delegated")?,
         "exchange, delegated caller",
     )
     .await?;
@@ -130,16 +123,7 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
 /// Runs all rounds of these subjects.
 async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
     let count = subjects.len();
-    // Alternate forwards and backwards, so that a slow drift of the machine favours no subject.
-    let turns = (0..ROUNDS * TURNS).flat_map(|turn| {
-        (0..count).map(move |place| {
-            if turn % 2 == 0 {
-                place
-            } else {
-                count - 1 - place
-            }
-        })
-    });
+    let turns = (0..ROUNDS * TURNS).flat_map(|turn| alternating(turn, count));
     let order = Order {
         loads: subjects
             .iter()
@@ -162,20 +146,6 @@ async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
     empty_audit_log(stage)
 }
 
-/// The requests of all connections, each with its own token, like those of a Deployment's Pods.
-fn exchange_requests(stage: &Stage, service_account: &str, access: &str) -> Outcome<Vec<String>> {
-    let request = |_| {
-        let form = stage.ground.form(TENANT, service_account, access)?;
-        let head = "POST /v1/token HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: \
-            application/x-www-form-urlencoded\r\n";
-        Ok(format!(
-            "{head}content-length: {}\r\n\r\n{form}",
-            form.len()
-        ))
-    };
-    (0..CONNECTIONS).map(request).collect()
-}
-
 /// Sends one request, so that the size of the response is known and every required token is minted.
 async fn probe(
     stage: &Stage,
@@ -184,16 +154,8 @@ async fn probe(
     name: &'static str,
 ) -> Outcome<Subject> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut connection =
-        TlsConnection::open(address, tls_connection::trusting(&stage.ground.ca_pem)?).await?;
-    let size = connection
-        .ask(
-            requests
-                .first()
-                .ok_or("there is nothing to send")?
-                .as_bytes(),
-        )
-        .await?;
+    let request = requests.first().ok_or("there is nothing to send")?;
+    let size = tls_connection::probe(address, &stage.ground.ca_pem, request.as_bytes()).await?;
     let load = Load {
         address,
         ca_pem: stage.ground.ca_pem.clone(),
@@ -215,46 +177,12 @@ async fn probe(
 /// A handler that reads the same request and returns a response of the same length on the wire,
 /// without other work.
 async fn empty(stage: &Stage, like: &Subject, name: &'static str) -> Outcome<Subject> {
-    let short = serve_bytes(stage, 1).await?;
-    let head = probe(stage, short.port(), like.load.requests.clone(), name)
-        .await?
-        .size;
-    // The header with the length of the body may itself need more digits.
-    let total = like.size.head + like.size.body;
-    let digits = total.to_string().len() - head.body.to_string().len();
-    let address = serve_bytes(stage, total - head.head - digits).await?;
-    probe(stage, address.port(), like.load.requests.clone(), name).await
-}
-
-async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
-    let tls = TlsSource::Files(TlsFiles {
-        certificate: stage.ground.file("tls.crt"),
-        key: stage.ground.file("tls.key"),
-    });
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listener = Listener {
-        address,
-        tls,
-        min_version: TlsVersion::default(),
-        connections_per_address: None,
-    };
-    let listener = listener::bind_listener(
-        &listener,
-        Bounds::TOKENS,
-        None,
-        &CertificateAccess::default(),
-        &Metrics::default(),
-    )
-    .await?;
-    let address = listener.address()?;
-    let answer = Bytes::from(vec![b'x'; bytes]);
-    let handler = any(async move |_: Bytes| Response::new(Body::from(answer.clone())));
-    let routes = Router::new()
-        .route("/v1/token", handler.clone())
-        .route("/openid/v1/jwks", handler);
-    // It ends with this process.
-    tokio::spawn(listener.serve(routes, ReloadSignal::never().into_stream()));
-    Ok(address)
+    let requests = || like.load.requests.clone();
+    let short = empty_handler::serve_here(&stage.ground, 1).await?;
+    let short = probe(stage, short.port(), requests(), name).await?.size;
+    let bytes = empty_handler::body_length(like.size, short);
+    let address = empty_handler::serve_here(&stage.ground, bytes).await?;
+    probe(stage, address.port(), requests(), name).await
 }
 
 /// Truncates the audit log. The log is opened for appending, so truncating it only keeps disk use

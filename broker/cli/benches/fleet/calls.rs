@@ -6,7 +6,7 @@ use keyferry_integration::control_plane::ControlPlane;
 use serde_json::Value;
 
 use super::plan::SHORT;
-use crate::Outcome;
+use crate::harness::Outcome;
 
 /// Keyferry's account on the hub.
 const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";

@@ -2,7 +2,7 @@
 //! Each run is a whole process.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use base64::Engine;
@@ -14,9 +14,9 @@ use serde_json::json;
 
 use super::hub::Hub;
 use super::plan::{self, ACCOUNT, Access};
-use super::process::now;
-use super::spread::Spread;
-use crate::Outcome;
+use crate::harness::Outcome;
+use crate::harness::process::{self, now};
+use crate::harness::spread::Spread;
 
 /// The number of timed processes of each program, which alternate.
 const RUNS: usize = 100;
@@ -153,17 +153,9 @@ fn weigh(command: impl Fn() -> Command) -> Outcome<Option<u64>> {
     for _ in 0..WEIGHED {
         let mut child = command().spawn()?;
         while child.try_wait()?.is_none() {
-            most = most.max(peak_kib(&child));
+            most = most.max(process::peak_kib(child.id()));
             std::thread::sleep(Duration::from_micros(50));
         }
     }
     Ok(most)
-}
-
-fn peak_kib(child: &Child) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches("kB").trim().parse().ok()
 }

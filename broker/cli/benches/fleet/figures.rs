@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::calls::Call;
 use super::credential::Credential;
 use super::revoke::Revoked;
-use super::spread::Spread;
+use crate::harness::spread::Spread;
 
 /// All measurements of one run.
 pub struct Figures {

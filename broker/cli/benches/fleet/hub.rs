@@ -13,9 +13,9 @@ use keyferry_integration::world::{Broker, BrokerSpec, Ground};
 use serde_json::{Value, json};
 
 use super::plan::{self, ACCOUNT, Access, SHORT, SHORT_LIVED, TARGETS, TENANTS};
-use super::process::now;
 use super::seen::{self, ACCESSES, TARGET_CLUSTERS};
-use crate::Outcome;
+use crate::harness::Outcome;
+use crate::harness::process::now;
 
 /// The number of concurrent requests of this benchmark.
 const AT_ONCE: usize = 32;

@@ -11,11 +11,11 @@ use super::credential;
 use super::figures::{Figures, Process, Rise, Steady};
 use super::hub::Hub;
 use super::plan::{self, Access, Plan, TARGETS};
-use super::process::{self, now};
 use super::revoke;
 use super::seen::{ACCESSES, Seen, TARGET_CLUSTERS, WRITTEN};
-use super::spread::Spread;
-use crate::Outcome;
+use crate::harness::Outcome;
+use crate::harness::process::{self, now};
+use crate::harness::spread::Spread;
 
 /// How long all accesses together may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(900);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::Outcome;
+use crate::harness::Outcome;
+use crate::harness::arguments::Arguments;
 
 /// The number of TargetClusters.
 pub const TARGETS: usize = 40;
@@ -45,14 +46,9 @@ pub struct Access {
 
 impl Plan {
     /// Reads the plan from the arguments of the command.
-    pub fn of(arguments: &[String]) -> Outcome<Self> {
-        let number = |name: &str, usual: u64| -> Outcome<u64> {
-            let at = arguments.iter().position(|argument| argument == name);
-            let Some(at) = at else { return Ok(usual) };
-            let given = arguments.get(at + 1).and_then(|text| text.parse().ok());
-            given.ok_or_else(|| format!("{name} takes a number").into())
-        };
-        let (accesses, minutes) = (number("--accesses", 2000)?, number("--minutes", 15)?);
+    pub fn of(arguments: &Arguments) -> Outcome<Self> {
+        let accesses = arguments.number("--accesses", 2000)?;
+        let minutes = arguments.number("--minutes", 15)?;
         let tenants = TENANTS as u64;
         if accesses == 0 || accesses % tenants != 0 || accesses > tenants * TARGETS as u64 / 2 {
             return Err(format!(

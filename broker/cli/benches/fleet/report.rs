@@ -1,4 +1,4 @@
-//! Formats the figures as text and tables.
+//! Writes the figures as tables.
 
 use std::time::Duration;
 
@@ -6,24 +6,16 @@ use super::calls::{Call, Kind, counted};
 use super::credential::{Credential, Program};
 use super::figures::{Figures, Process};
 use super::plan::{NEWCOMERS, SHORT_LIVED};
-use super::spread::Spread;
-use super::table::Table;
+use crate::harness::report::Report;
+use crate::harness::spread::Spread;
+use crate::harness::table::Table;
 
 const HOUR: f64 = 3600.0;
 /// The default lifetime of a token in a Secret, in hours.
 const LIFETIME_HOURS: f64 = 12.0;
 
-/// The report for the terminal.
-pub fn text(figures: &Figures) -> String {
-    render(figures, Table::text)
-}
-
-/// The report for `docs/development/benchmarks.md`.
-pub fn markdown(figures: &Figures) -> String {
-    render(figures, Table::markdown)
-}
-
-fn render(figures: &Figures, table: impl Fn(&Table) -> String) -> String {
+/// The report of all measurements.
+pub fn of(figures: &Figures) -> Report {
     let minutes = figures.steady.watched.as_secs_f64() / 60.0;
     let watched: Vec<&Call> = figures
         .steady
@@ -31,37 +23,27 @@ fn render(figures: &Figures, table: impl Fn(&Table) -> String) -> String {
         .iter()
         .filter(|call| !call.is_short_lived())
         .collect();
-    let sections = [
-        ("Times".to_owned(), times(figures)),
-        (
-            format!(
-                "What {} accesses asked of the hub to be ready",
-                figures.rise.each.len()
-            ),
-            rise(figures),
-        ),
-        (
-            format!(
-                "What {} accesses ask of the hub, watched for {minutes:.0} minutes",
-                figures.accesses
-            ),
-            steady(&watched, figures),
-        ),
-        (
+    let rise_title = format!(
+        "What {} accesses asked of the hub to be ready",
+        figures.rise.each.len()
+    );
+    let steady_title = format!(
+        "What {} accesses ask of the hub, watched for {minutes:.0} minutes",
+        figures.accesses
+    );
+    Report::of(figures.machine.clone())
+        .with_section("Times", times(figures))
+        .with_section(rise_title, rise(figures))
+        .with_section(steady_title, steady(&watched, figures))
+        .with_section(
             format!("Renewal of {SHORT_LIVED} tokens of 10 minutes"),
             renewal(figures),
-        ),
-        (
-            "The exec plugin with its token in the cache, beside `kubectl create token`".to_owned(),
+        )
+        .with_section(
+            "The exec plugin with its token in the cache, beside `kubectl create token`",
             credential(&figures.credential),
-        ),
-        ("Keyferry's process".to_owned(), process(&figures.process)),
-    ];
-    let sections: Vec<String> = sections
-        .iter()
-        .map(|(title, section)| format!("### {title}\n\n{}", table(section)))
-        .collect();
-    format!("{}\n\n{}", figures.machine, sections.join("\n"))
+        )
+        .with_section("Keyferry's process", process(&figures.process))
 }
 
 fn times(figures: &Figures) -> Table {

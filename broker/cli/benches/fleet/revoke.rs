@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::hub::Hub;
 use super::plan::{self, ACCOUNT, Access, OFFERED};
-use super::process::now;
 use super::seen::Seen;
-use crate::Outcome;
+use crate::harness::Outcome;
+use crate::harness::process::now;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);

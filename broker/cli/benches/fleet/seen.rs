@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use super::process::now;
-use crate::Outcome;
+use crate::harness::Outcome;
+use crate::harness::process::now;
 
 /// The API path of all TargetClusters.
 pub const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";

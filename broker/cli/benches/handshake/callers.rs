@@ -7,11 +7,9 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 use rustls::ClientConfig;
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-use crate::Outcome;
+use crate::harness::{Outcome, tls_connection};
 
 /// The URI of every certificate.
 pub const URI: &str = "spiffe://bench.test/caller";
@@ -75,24 +73,8 @@ impl Callers {
         }
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
         Ok(Arc::new(
-            trusting(server_ca)?.with_client_auth_cert(chain, key.into())?,
+            tls_connection::configuration_trusting(server_ca)?
+                .with_client_auth_cert(chain, key.into())?,
         ))
     }
-
-    /// A TLS client that trusts this CA and has no certificate.
-    pub fn anonymous(server_ca: &str) -> Outcome<Arc<ClientConfig>> {
-        Ok(Arc::new(trusting(server_ca)?.with_no_client_auth()))
-    }
-}
-
-fn trusting(
-    ca_pem: &str,
-) -> Outcome<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>> {
-    let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|_| "the CA is not PEM")?)?;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(builder.with_root_certificates(roots))
 }

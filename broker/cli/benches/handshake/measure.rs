@@ -1,30 +1,29 @@
 //! Opens connections to each server in turn, sends one request over each, and closes it.
 
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_testing::HubOptions;
 use rustls::ClientConfig;
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::callers::{Callers, URI};
-use super::empty::{self, Order};
-use super::keyferry_process::Keyferry;
-use super::policy::{self, Ports};
-use super::process;
-use super::stage::{Ground, SELF, TENANT};
-use super::table::Table;
-use super::tls_connection::TlsConnection;
-use crate::Outcome;
+use crate::harness::answer_time::AnswerTime;
+use crate::harness::empty_handler::{self, DOCUMENT_PATH};
+use crate::harness::policy::Ports;
+use crate::harness::report::Report;
+use crate::harness::server_process::ServerProcess;
+use crate::harness::spread::Spread;
+use crate::harness::stage::{Ground, SELF, TENANT, exchange_request};
+use crate::harness::table::Table;
+use crate::harness::tls_connection::{TlsConnection, trusting};
+use crate::harness::{Outcome, alternating, cell, process};
 
 const ROUNDS: usize = 9;
 /// Connections of each subject in each round.
 const CONNECTIONS: usize = 400;
 /// How many of them are open at once.
 const AT_ONCE: usize = 4;
-const READY: Duration = Duration::from_secs(15);
 const SECRET: &str = "callers-ca";
 
 /// One kind of connection.
@@ -44,32 +43,16 @@ struct Round {
     cpu: Duration,
 }
 
-/// Another server's process, which is killed when dropped.
-struct Other(Child);
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Measures everything, and describes the machine.
-pub async fn all() -> Outcome<(String, Table)> {
+/// Measures everything.
+pub async fn all() -> Outcome<Report> {
     let callers = Callers::new()?;
     let (ground, ports, keyferry) = ground(None).await?;
     let (with, with_ports, with_keyferry) = self::ground(Some(&callers)).await?;
-    let (empty, empty_address) = empty_handler(&ground).await?;
+    // Its body is as long as that of `/livez`.
+    let (empty, empty_address) = empty_handler::serve_apart(&ground, "ok\n".len()).await?;
     let machine = process::machine();
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
-    let exchange = |form: &str| {
-        format!(
-            "POST /v1/token HTTP/1.1\r\nHost: a\r\n\
-             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
-            form.len()
-        )
-        .into_bytes()
-    };
+    let exchange = |form: &str| exchange_request(form).into_bytes();
     let by_certificate = exchange("grant_type=client_credentials&audience=tenant-a%2Fwarm");
     let by_token = exchange(&with.form(TENANT, SELF, "warm")?);
     let api = |ports: Ports| SocketAddr::from(([127, 0, 0, 1], ports.api));
@@ -82,14 +65,14 @@ pub async fn all() -> Outcome<(String, Table)> {
         rounds: Vec::new(),
     };
     let (own, of_with) = (keyferry.id(), with_keyferry.id());
-    let anonymous = |ground: &Ground| Callers::anonymous(&ground.ca_pem);
+    let anonymous = |ground: &Ground| trusting(&ground.ca_pem);
     let mut subjects = vec![
         subject(
             "empty handler, client certificates off",
             empty_address,
-            empty.0.id(),
+            empty.id(),
             anonymous(&ground)?,
-            get("/openid/v1/jwks"),
+            get(DOCUMENT_PATH),
         ),
         subject(
             "`/livez`, client certificates off",
@@ -140,26 +123,20 @@ pub async fn all() -> Outcome<(String, Table)> {
     }
     for number in 0..ROUNDS {
         process::complain(&format!("round {} of {ROUNDS} ...\n", number + 1))?;
-        for index in 0..subjects.len() {
-            // Forwards and backwards, so that all have the same neighbours.
-            let last = subjects.len() - 1;
-            let index = if number % 2 == 0 { index } else { last - index };
+        for index in alternating(number, subjects.len()) {
             if let Some(subject) = subjects.get_mut(index) {
                 let measured = round(subject, CONNECTIONS).await?;
                 subject.rounds.push(measured);
             }
         }
     }
-    Ok((machine, table(&subjects)))
+    Ok(Report::of(machine).with_section("New connections", table(&subjects)))
 }
 
 /// A hub and a Keyferry, with a rule for the callers' certificates or without.
-async fn ground(callers: Option<&Callers>) -> Outcome<(Ground, Ports, Keyferry)> {
+async fn ground(callers: Option<&Callers>) -> Outcome<(Ground, Ports, ServerProcess)> {
     let ground = Ground::prepare(HubOptions::default()).await?;
-    ground.hub.add_namespace(TENANT, &[]);
-    let uid = ground.hub.add_service_account(TENANT, SELF);
-    let mut objects = policy::access(TENANT, "warm", "prod", SELF, &[]);
-    objects += &policy::target("prod", "1h", &[TENANT.to_owned()], &[SELF.to_owned()]);
+    let (uid, objects) = ground.add_one_access();
     let ports = ground.configure(&objects)?;
     if let Some(callers) = callers {
         let pem = callers.ca_pem.as_bytes();
@@ -176,35 +153,8 @@ async fn ground(callers: Option<&Callers>) -> Outcome<(Ground, Ports, Keyferry)>
         let text = std::fs::read_to_string(&file)?;
         std::fs::write(&file, text.replacen("health:\n", &rules, 1))?;
     }
-    let keyferry = Keyferry::start(&ground, ports).await?;
+    let keyferry = ServerProcess::start_keyferry(&ground, ports).await?;
     Ok((ground, ports, keyferry))
-}
-
-/// An empty handler whose body is as long as that of `/livez`.
-async fn empty_handler(ground: &Ground) -> Outcome<(Other, SocketAddr)> {
-    let order = Order {
-        certificate: ground.file("tls.crt"),
-        key: ground.file("tls.key"),
-        bytes: "ok\n".len(),
-    };
-    let orders = ground.file("empty.json");
-    std::fs::write(&orders, serde_json::to_vec(&order)?)?;
-    let mut child = std::process::Command::new(std::env::current_exe()?)
-        .arg(empty::SERVE)
-        .stdin(std::fs::File::open(orders)?)
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let said = child
-        .stdout
-        .take()
-        .ok_or("the empty handler has no output")?;
-    let process = Other(child);
-    let mut lines = BufReader::new(tokio::process::ChildStdout::from_std(said)?).lines();
-    let line = tokio::time::timeout(READY, lines.next_line())
-        .await
-        .map_err(|_| "the empty handler did not start")??;
-    let address = line.ok_or("the empty handler said nothing")?.parse()?;
-    Ok((process, address))
 }
 
 async fn round(subject: &Subject, connections: usize) -> Outcome<Round> {
@@ -222,7 +172,7 @@ async fn round(subject: &Subject, connections: usize) -> Outcome<Round> {
                 connection.ask(&request).await?;
                 each.push(begun.elapsed());
             }
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(each)
+            Outcome::Ok(each)
         });
     }
     let mut each = Vec::new();
@@ -248,31 +198,18 @@ fn table(subjects: &[Subject]) -> Table {
     };
     let empty = subjects.first().map_or(1.0, cpu_of);
     let rows = subjects.iter().map(|subject| {
-        let mut each: Vec<Duration> = subject
-            .rounds
-            .iter()
-            .flat_map(|round| round.each.iter().copied())
-            .collect();
-        each.sort();
-        let at = |percent: usize| {
-            let index = each.len().saturating_sub(1) * percent / 100;
-            each.get(index).copied().unwrap_or_default().as_micros()
-        };
-        let mut rates: Vec<u128> = subject
-            .rounds
-            .iter()
-            .map(|round| round.each.len() as u128 * 1_000_000 / round.wall.as_micros().max(1))
-            .collect();
-        rates.sort_unstable();
-        let rate = rates.get(rates.len() / 2).copied().unwrap_or_default();
+        let rounds = || subject.rounds.iter();
+        let each = rounds().flat_map(|round| round.each.iter().copied());
+        let time = AnswerTime::of(each.collect());
+        let rate = rounds().map(|round| round.each.len() as f64 / round.wall.as_secs_f64());
         let cpu = cpu_of(subject);
         vec![
             subject.name.to_owned(),
-            rate.to_string(),
-            at(50).to_string(),
-            at(99).to_string(),
-            format!("{cpu:.0}"),
-            format!("{:.0} %", 100.0 * cpu / empty),
+            cell::median(Spread::of(rate), 0),
+            cell::number(Some(time.p50), 0),
+            cell::number(Some(time.p99), 0),
+            cell::number(Some(cpu), 0),
+            cell::percent(cpu / empty),
         ]
     });
     Table {

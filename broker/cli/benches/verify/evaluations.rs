@@ -10,9 +10,8 @@ use keyferry_kube_authn::token::Token;
 use keyferry_kube_authn::validate::{Compiled, validate_configuration};
 use keyferry_kube_authn::verify::{Keys, Union, verify_token};
 
-use crate::Outcome;
-use crate::process;
-use crate::work::{NOW, Work};
+use super::work::{NOW, Work};
+use crate::harness::{Outcome, process};
 
 const ROUND: Duration = Duration::from_secs(2);
 

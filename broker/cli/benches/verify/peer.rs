@@ -9,9 +9,8 @@ use keyferry_integration::parts::{OracleRelease, Parts};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::Outcome;
-use crate::process;
-use crate::work::{File, NOW, Work};
+use super::work::{File, NOW, Work};
+use crate::harness::{Outcome, process};
 
 /// The name and version of the authenticator.
 pub const NAME: &str = "k8s.io/apiserver 0.36.6 (one question at a time)";

@@ -4,14 +4,10 @@ use std::process::{Command, Stdio};
 
 use keyferry_integration::auth_configs;
 
-use crate::Outcome;
-use crate::process;
+use crate::harness::{Outcome, process};
 
 const RUNS: usize = 200;
 const ROUNDS: usize = 5;
-
-/// `USER_HZ` of Linux, the unit of the times in `/proc/self/stat`.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The runs of one command.
 pub struct Subject {
@@ -95,10 +91,5 @@ fn run(program: &str, arguments: &[&str]) -> Outcome<f64> {
 
 /// The milliseconds of CPU time of all children that have exited.
 fn cpu_of_children() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Count from the end of the program's name, which may contain any characters: cutime is the
-    // 16th field, cstime the 17th.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = fields.get(13)?.parse::<f64>().ok()? + fields.get(14)?.parse::<f64>().ok()?;
-    Some(ticks / TICKS_PER_SECOND * 1000.0)
+    process::cpu_time_of_children().map(|cpu| cpu.as_secs_f64() * 1000.0)
 }

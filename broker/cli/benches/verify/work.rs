@@ -3,7 +3,7 @@
 use keyferry_integration::auth_configs::{self, VectorSigner};
 use serde_json::Value;
 
-use crate::Outcome;
+use crate::harness::Outcome;
 
 /// 2026-09-21, the only time that this benchmark uses.
 pub const NOW: i64 = 1_790_000_000;

@@ -5,12 +5,13 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, ConfigBuilder, RootCertStore};
 use tokio::net::TcpStream;
 
-use crate::Outcome;
+use super::Outcome;
 
 /// A keep-alive HTTP/1.1 connection over TLS.
 pub struct TlsConnection {
@@ -28,17 +29,30 @@ pub struct Size {
     pub body: usize,
 }
 
-/// A TLS configuration that trusts this CA alone and uses HTTP/1.1.
+/// A TLS configuration that trusts this CA alone, and has no certificate of its own.
 pub fn trusting(ca_pem: &str) -> Outcome<Arc<ClientConfig>> {
+    Ok(Arc::new(
+        configuration_trusting(ca_pem)?.with_no_client_auth(),
+    ))
+}
+
+/// The beginning of a TLS configuration that trusts this CA alone.
+pub fn configuration_trusting(
+    ca_pem: &str,
+) -> Outcome<ConfigBuilder<ClientConfig, WantsClientCert>> {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|_| "the CA is not PEM")?)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(Arc::new(
-        builder.with_root_certificates(roots).with_no_client_auth(),
-    ))
+    Ok(builder.with_root_certificates(roots))
+}
+
+/// The size of the response to one request on a new connection.
+pub async fn probe(address: SocketAddr, ca_pem: &str, request: &[u8]) -> Outcome<Size> {
+    let mut connection = TlsConnection::open(address, trusting(ca_pem)?).await?;
+    connection.ask(request).await
 }
 
 impl TlsConnection {

@@ -2,11 +2,8 @@
 //! minimum to the maximum.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use super::figures::Figures;
 use super::spread::Spread;
-use crate::Outcome;
 
 const WIDTH: f64 = 860.0;
 const LABELS: f64 = 360.0;
@@ -15,45 +12,36 @@ const BAR: f64 = 22.0;
 const STEP: f64 = 34.0;
 const TOP: f64 = 48.0;
 
-struct Chart<'a> {
-    title: &'a str,
-    bars: Vec<(&'a str, Spread, bool)>,
-    decimals: usize,
+/// A bar chart, with the name of its file.
+pub struct Chart {
+    /// The name of the file beside the published tables.
+    pub file: &'static str,
+    /// The title, with the unit.
+    pub title: &'static str,
+    /// One bar for each measured subject.
+    pub bars: Vec<Bar>,
+    /// The decimals of the printed median.
+    pub decimals: usize,
 }
 
-/// Writes every chart into `folder`.
-pub fn write_all(folder: &Path, figures: &Figures) -> Outcome<()> {
-    std::fs::create_dir_all(folder)?;
-    let bars = |of: fn(&super::throughput::Subject) -> Option<Spread>| {
-        let bar = |subject| Some((subject, of(subject)?));
-        let bars = figures.throughput.iter().filter_map(bar);
-        bars.map(|(subject, spread)| (subject.name, spread, subject.empty.is_none()))
-            .collect::<Vec<_>>()
-    };
-    let rates = Chart {
-        title: "Requests a second, 64 connections (more is better)",
-        bars: bars(|it| it.rate()),
-        decimals: 0,
-    };
-    let cpu = Chart {
-        title: "Server CPU microseconds a request (less is better)",
-        bars: bars(|it| it.cpu()),
-        decimals: 1,
-    };
-    std::fs::write(folder.join("requests.svg"), rates.svg())?;
-    if !cpu.bars.is_empty() {
-        std::fs::write(folder.join("cpu.svg"), cpu.svg())?;
-    }
-    Ok(())
+/// A bar.
+pub struct Bar {
+    /// The name of the subject.
+    pub name: &'static str,
+    /// Its figure.
+    pub spread: Spread,
+    /// Whether others are compared with it.
+    pub is_peer: bool,
 }
 
-impl Chart<'_> {
-    fn svg(&self) -> String {
+impl Chart {
+    /// The chart as an SVG document.
+    pub fn svg(&self) -> String {
         let height = TOP + STEP * self.bars.len() as f64 + 12.0;
         let most = self
             .bars
             .iter()
-            .map(|(_, spread, _)| spread.most)
+            .map(|bar| bar.spread.most)
             .fold(f64::MIN_POSITIVE, f64::max);
         let length = |value: f64| value / most * (WIDTH - LABELS - VALUES);
         let mut svg = format!(
@@ -62,10 +50,15 @@ impl Chart<'_> {
              <text x=\"16\" y=\"28\" font-size=\"16\" font-weight=\"bold\" fill=\"#1f2328\">{}</text>\n",
             self.title
         );
-        for (index, (name, spread, is_empty)) in self.bars.iter().enumerate() {
+        for (index, bar) in self.bars.iter().enumerate() {
+            let Bar {
+                name,
+                spread,
+                is_peer,
+            } = bar;
             let (top, colour) = (
                 TOP + STEP * index as f64,
-                if *is_empty { "#8c959f" } else { "#0969da" },
+                if *is_peer { "#8c959f" } else { "#0969da" },
             );
             let (middle, text) = (top + BAR / 2.0, top + BAR / 2.0 + 5.0);
             let (least, most) = (LABELS + length(spread.least), LABELS + length(spread.most));

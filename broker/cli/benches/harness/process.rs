@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::Outcome;
+use super::Outcome;
 
 /// The allocator of the shipped binary, so that a server in a benchmark's own process is measured
 /// as it is shipped.
@@ -31,39 +31,50 @@ pub fn cpu_time() -> Option<Duration> {
 
 /// The user and system time of any process.
 pub fn cpu_time_of(pid: u32) -> Option<Duration> {
+    // utime is the 14th field, stime the 15th.
+    ticks_of(pid, [11, 12])
+}
+
+/// The user and system time of all children of this process that have exited.
+pub fn cpu_time_of_children() -> Option<Duration> {
+    // cutime is the 16th field, cstime the 17th.
+    ticks_of(std::process::id(), [13, 14])
+}
+
+/// The sum of two times in `/proc/<pid>/stat`, by their places after the name of the program. The
+/// name may contain any characters, so fields are counted from its end.
+fn ticks_of(pid: u32, places: [usize; 2]) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program may contain any characters, so count the fields from its end: utime
-    // is the 14th, stime the 15th.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    let mut ticks = 0;
+    for place in places {
+        ticks += fields.get(place)?.parse::<u64>().ok()?;
+    }
     Some(Duration::from_secs_f64(ticks as f64 / TICKS_PER_SECOND))
 }
 
 /// Resident memory of a process in KiB.
 pub fn resident_kib(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    kib_in(&format!("/proc/{pid}/status"), "VmRSS:")
+}
+
+/// The highest resident memory of a process so far, in KiB.
+pub fn peak_kib(pid: u32) -> Option<u64> {
+    kib_in(&format!("/proc/{pid}/status"), "VmHWM:")
+}
+
+/// The KiB on the line with this name of a file below `/proc`.
+fn kib_in(file: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
 /// Describes the machine in general terms, and how busy it already was.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let memory = std::fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| {
-            let kib: f64 = text
-                .lines()
-                .find_map(|line| line.strip_prefix("MemTotal:"))?
-                .trim()
-                .trim_end_matches("kB")
-                .trim()
-                .parse()
-                .ok()?;
-            Some(format!("{:.0} GiB, ", kib / 1024.0 / 1024.0))
-        });
+    let memory = kib_in("/proc/meminfo", "MemTotal:")
+        .map(|kib| format!("{:.0} GiB, ", kib as f64 / 1024.0 / 1024.0));
     let load = std::fs::read_to_string("/proc/loadavg").ok();
     let load = load.and_then(|text| {
         text.split_whitespace()

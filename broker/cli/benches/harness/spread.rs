@@ -22,4 +22,15 @@ impl Spread {
             most: *sorted.last()?,
         })
     }
+
+    /// The spread of the ratios of a subject's figures to its peer's, round by round. A round that
+    /// lacks one of them does not count.
+    pub fn of_ratios<'a, T: 'a>(
+        own: impl IntoIterator<Item = &'a T>,
+        peer: impl IntoIterator<Item = &'a T>,
+        figure: impl Fn(&T) -> Option<f64>,
+    ) -> Option<Self> {
+        let rounds = own.into_iter().zip(peer);
+        Self::of(rounds.filter_map(|(own, peer)| Some(figure(own)? / figure(peer)?)))
+    }
 }

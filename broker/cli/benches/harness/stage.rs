@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::Outcome;
 use super::policy::{self, CALLER_AUDIENCE, Ports};
-use crate::Outcome;
 
 /// The tenant of every benchmark except the one of memory.
 pub const TENANT: &str = "tenant-a";
@@ -73,6 +73,15 @@ impl Ground {
         Ok(ground)
     }
 
+    /// Adds a ServiceAccount, and returns its UID and the objects of one access with its target.
+    pub fn add_one_access(&self) -> (String, String) {
+        self.hub.add_namespace(TENANT, &[]);
+        let uid = self.hub.add_service_account(TENANT, SELF);
+        let access = policy::access(TENANT, "warm", "prod", SELF, &[]);
+        let target = policy::target("prod", "1h", &[TENANT.to_owned()], &[SELF.to_owned()]);
+        (uid, access + &target)
+    }
+
     /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -107,6 +116,21 @@ impl Ground {
         form.append_pair("audience", &format!("{namespace}/{access}"))
             .append_pair("subject_token", token.expose_secret());
         Ok(form.finish())
+    }
+
+    /// The requests of as many connections, each with its own token of the ServiceAccount, like
+    /// those of a Deployment's Pods.
+    pub fn exchange_requests(
+        &self,
+        count: usize,
+        service_account: &str,
+        access: &str,
+    ) -> Outcome<Vec<String>> {
+        let request = |_| {
+            let form = self.form(TENANT, service_account, access)?;
+            Ok(exchange_request(&form))
+        };
+        (0..count).map(request).collect()
     }
 
     /// A client that trusts the broker's certificate.
@@ -200,6 +224,15 @@ impl Stage {
     pub async fn exchange(&self, client: &reqwest::Client, form: String) -> Outcome<()> {
         exchange(client, &self.token_url(), form).await
     }
+}
+
+/// A complete exchange request over HTTP/1.1 with this form.
+pub fn exchange_request(form: &str) -> String {
+    format!(
+        "POST /v1/token HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: \
+         application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{form}",
+        form.len()
+    )
 }
 
 /// Exchanges once; anything but 200 is an error.

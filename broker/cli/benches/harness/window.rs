@@ -4,8 +4,7 @@
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::process;
-use crate::Outcome;
+use super::{Outcome, process};
 
 /// The line that is printed when the measured time begins.
 pub const BEGINS: &str = "begins";

@@ -1,4 +1,4 @@
-//! Percentiles of response times.
+//! Counts of responses, and percentiles of their times.
 
 use std::time::Duration;
 
@@ -13,6 +13,15 @@ pub struct AnswerTime {
     pub p99: f64,
     /// No response took longer.
     pub most: f64,
+}
+
+/// The responses that a load received in its measured time.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Answered {
+    /// The number of responses.
+    pub count: u64,
+    /// Their response times.
+    pub time: AnswerTime,
 }
 
 impl AnswerTime {
@@ -30,6 +39,16 @@ impl AnswerTime {
             p50: at(0.5),
             p99: at(0.99),
             most: at(1.0),
+        }
+    }
+}
+
+impl Answered {
+    /// The count and the percentiles of these times, in any order.
+    pub fn of(times: Vec<Duration>) -> Self {
+        Self {
+            count: times.len() as u64,
+            time: AnswerTime::of(times),
         }
     }
 }
