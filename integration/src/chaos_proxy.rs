@@ -76,7 +76,7 @@ impl ChaosProxy {
         };
         let certificate = ca.serving("chaos-proxy", &[])?;
         let routes = Router::new()
-            .fallback(forward::answer)
+            .fallback(forward::forward_request)
             .with_state(state.clone());
         let server = HttpsServer::start(&certificate, routes)
             .await

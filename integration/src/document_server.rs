@@ -41,7 +41,9 @@ impl DocumentServer {
     pub async fn start(ca: &TestCa) -> Result<Self, DocumentError> {
         let certificate = ca.serving("document-server", &[])?;
         let shelf = Shelf::default();
-        let routes = Router::new().fallback(answer).with_state(shelf.clone());
+        let routes = Router::new()
+            .fallback(serve_document)
+            .with_state(shelf.clone());
         let server = HttpsServer::start(&certificate, routes)
             .await
             .map_err(DocumentError::Start)?;
@@ -109,7 +111,7 @@ impl Shelf {
     }
 }
 
-async fn answer(State(shelf): State<Shelf>, request: Request) -> Response {
+async fn serve_document(State(shelf): State<Shelf>, request: Request) -> Response {
     let document = shelf.with(|shelves| {
         let place = shelves.entry(request.uri().path().to_owned()).or_default();
         place.reads += 1;

@@ -61,7 +61,7 @@ pub fn repository() -> PathBuf {
 /// A folder or a file cannot be read.
 pub fn documents() -> std::io::Result<Vec<PathBuf>> {
     let root = repository();
-    let mut found = vec![
+    let mut pages = vec![
         root.join("README.md"),
         root.join("CONTRIBUTING.md"),
         root.join("auth-configs/README.md"),
@@ -70,18 +70,18 @@ pub fn documents() -> std::io::Result<Vec<PathBuf>> {
         for entry in std::fs::read_dir(root.join("docs").join(shelf))? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(path);
+                pages.push(path);
             }
         }
     }
     for entry in std::fs::read_dir(root.join("examples"))? {
         let path = entry?.path().join("README.md");
         if path.exists() {
-            found.push(path);
+            pages.push(path);
         }
     }
-    found.sort();
-    Ok(found)
+    pages.sort();
+    Ok(pages)
 }
 
 /// The fenced blocks of a document that contain a command of Keyferry, kubectl, helm, cargo or

@@ -97,7 +97,9 @@ impl GitServer {
             .local_addr()
             .map_err(failed("listen for git clients"))?;
         let handle = Handle::new();
-        let routes = Router::new().fallback(answer).with_state(folder.clone());
+        let routes = Router::new()
+            .fallback(serve_git_request)
+            .with_state(folder.clone());
         let server = axum_server::from_tcp(listener)
             .map_err(failed("listen for git clients"))?
             .handle(handle.clone());
@@ -135,7 +137,7 @@ impl Drop for GitServer {
     }
 }
 
-async fn answer(State(folder): State<PathBuf>, request: Request) -> Response {
+async fn serve_git_request(State(folder): State<PathBuf>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body: Bytes = match to_bytes(body, MOST_BYTES).await {
         Ok(body) => body,

@@ -52,7 +52,7 @@ pub enum NetworkNamespaceError {
 /// A network namespace. It ends, with its link, when this and every process in it have ended.
 #[derive(Debug)]
 pub struct NetworkNamespace {
-    keeper: Process,
+    holder: Process,
     id: u32,
     /// The interface of this machine.
     interface: String,
@@ -92,14 +92,14 @@ impl NetworkNamespace {
             let why = "it needs root".to_owned();
             return Err(NetworkNamespaceError::Unavailable(why));
         }
-        let keeper = keeper(folder, unshare).await?;
+        let keeper = start_holder(folder, unshare).await?;
         let id = keeper
             .id()
             .ok_or_else(|| NetworkNamespaceError::Unavailable(keeper.logs_tail(5)))?;
         until_own_namespace(id, &keeper).await?;
         let (interface, host, address) = link(id).await?;
         Ok(Self {
-            keeper,
+            holder: keeper,
             id,
             interface,
             host,
@@ -240,7 +240,7 @@ impl NetworkNamespace {
 
     /// The end of the log of the process that keeps it.
     pub fn log(&self) -> String {
-        self.keeper.logs_tail(5)
+        self.holder.logs_tail(5)
     }
 
     fn path(&self) -> PathBuf {
@@ -260,7 +260,7 @@ impl Drop for NetworkNamespace {
 
 /// Starts the process whose namespace it is. It ends with the test process, even if that is killed,
 /// so nothing is left on the machine.
-async fn keeper(folder: &Path, unshare: &[&str]) -> Result<Process, NetworkNamespaceError> {
+async fn start_holder(folder: &Path, unshare: &[&str]) -> Result<Process, NetworkNamespaceError> {
     let spec = ProcessSpec {
         name: "network-namespace".to_owned(),
         program: "unshare".into(),

@@ -225,8 +225,8 @@ impl Node {
     ///
     /// # Errors
     /// No port is free.
-    pub fn outside(&self, service: &str, port: u16) -> Result<SocketAddr, TestError> {
-        self.services.outside(service, port)
+    pub fn open_service_port(&self, service: &str, port: u16) -> Result<SocketAddr, TestError> {
+        self.services.open_service_port(service, port)
     }
 
     /// Lets Pods reach a server of this machine, at its address and by its name. Returns when

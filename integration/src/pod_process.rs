@@ -98,12 +98,13 @@ impl<'a> Pod<'a> {
     /// There is no such container, it has a variable of a source that this does not know, or the
     /// process does not start.
     pub async fn start(&self, container: &str, program: &Path) -> Result<Process, TestError> {
-        let found = array(&self.spec["containers"]).find(|one| one["name"] == container);
-        let found = found.ok_or_else(|| format!("the Pod has no container {container}"))?;
-        let environment = self.environment(found)?;
+        let container_spec = array(&self.spec["containers"]).find(|one| one["name"] == container);
+        let container_spec =
+            container_spec.ok_or_else(|| format!("the Pod has no container {container}"))?;
+        let environment = self.environment(container_spec)?;
         let mut args = self.network.nsenter();
         args.extend(["unshare", "--mount", "sh", "-c", MOUNT_AND_RUN, "mount"].map(Into::into));
-        let mut mounts = self.mounts(found)?;
+        let mut mounts = self.mounts(container_spec)?;
         // The sources are below /tmp, so what is mounted there comes last.
         mounts.sort_by_key(|mount| mount.to.starts_with("/tmp"));
         for mount in mounts {
@@ -115,7 +116,7 @@ impl<'a> Pod<'a> {
         let variables = environment.iter();
         args.extend(variables.map(|(name, value)| format!("{name}={value}").into()));
         args.push(program.into());
-        for arg in array(&found["args"]) {
+        for arg in array(&container_spec["args"]) {
             args.push(expanded(text(arg)?, &environment).into());
         }
         let spec = ProcessSpec {

@@ -15,7 +15,7 @@ use crate::runner::TestError;
 /// Names the commit.
 const FILE: &str = "integration/previous-version";
 /// Compiling takes minutes.
-const WITHIN: Duration = Duration::from_secs(1200);
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(1200);
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The files and the image of the previous version.
@@ -71,7 +71,7 @@ async fn unpack(commit: &str, tree: &Path) -> Result<(), TestError> {
         .arg(&archive)
         .arg(commit)
         .current_dir(repository());
-    run_to_end(git, WITHIN)
+    run_to_end(git, COMPILE_TIMEOUT)
         .await
         .map_err(|error| PartError::Unavailable {
             part: "the previous version of Keyferry",
@@ -80,7 +80,7 @@ async fn unpack(commit: &str, tree: &Path) -> Result<(), TestError> {
         })?;
     let mut tar = Command::new("tar");
     tar.arg("-xf").arg(&archive).arg("-C").arg(&partial);
-    run_to_end(tar, WITHIN).await?;
+    run_to_end(tar, COMPILE_TIMEOUT).await?;
     std::fs::remove_file(&archive)?;
     std::fs::rename(&partial, tree)?;
     Ok(())
@@ -108,6 +108,6 @@ async fn compile(commit: &str, tree: &Path, target: &Path) -> Result<PathBuf, Te
         .env("KEYFERRY_COMMIT", commit)
         .env("RUSTFLAGS", "-C target-feature=+crt-static");
     eprintln!("building the previous version, {commit}");
-    run_to_end(cargo, WITHIN).await?;
+    run_to_end(cargo, COMPILE_TIMEOUT).await?;
     Ok(target.join(host).join("release/keyferry"))
 }

@@ -77,7 +77,7 @@ pub struct Suite<T> {
 /// How a suite runs beside others.
 #[derive(Debug, Clone)]
 struct Traits {
-    at_once: usize,
+    concurrent_tests: usize,
     exclusive: bool,
     only_on_request: bool,
     needed: Vec<Needed>,
@@ -119,7 +119,7 @@ impl<T: Fixture> Suite<T> {
             guests: Vec::new(),
             limit: TEST_LIMIT,
             traits: Traits {
-                at_once: TESTS_AT_ONCE,
+                concurrent_tests: TESTS_AT_ONCE,
                 exclusive: false,
                 only_on_request: false,
                 needed: control_planes(),
@@ -128,8 +128,8 @@ impl<T: Fixture> Suite<T> {
     }
 
     /// Sets the number of concurrent tests, which is 4 otherwise. `--test-threads` overrides it.
-    pub fn at_once(mut self, tests: usize) -> Self {
-        self.traits.at_once = tests;
+    pub fn concurrent_tests(mut self, tests: usize) -> Self {
+        self.traits.concurrent_tests = tests;
         self
     }
 

@@ -34,8 +34,8 @@ pub fn program_at_home(program: &Path, home: &Path) -> io::Result<PathBuf> {
     let text = format!(
         "#!/bin/sh\nexec {} {further} --mount /bin/sh -c \
          '{} --bind {} /etc/passwd && exec \"$0\" \"$@\"' {} \"$@\"\n",
-        found("unshare")?.display(),
-        found("mount")?.display(),
+        find_program("unshare")?.display(),
+        find_program("mount")?.display(),
         users.display(),
         program.display(),
     );
@@ -43,7 +43,7 @@ pub fn program_at_home(program: &Path, home: &Path) -> io::Result<PathBuf> {
     // inherit the open file, and to run the script would fail with "Text file busy".
     let written = folder.join("script");
     std::fs::write(&written, text)?;
-    let install = Command::new(found("install")?)
+    let install = Command::new(find_program("install")?)
         .args(["-m", "755"])
         .args([&written, &script])
         .status()?;
@@ -76,7 +76,7 @@ pub fn printed_client_file(stderr: &str) -> Option<String> {
 }
 
 /// Returns the path of a program. The script runs with a `PATH` that may have only the tested ones.
-fn found(program: &str) -> io::Result<PathBuf> {
+fn find_program(program: &str) -> io::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
     places

@@ -25,7 +25,7 @@ use stage::Stage;
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
         .limit(Duration::from_secs(400))
-        .at_once(4)
+        .concurrent_tests(4)
         .test("every_expression_passes_the_type_check", stage::type_checks)
         .test("a_listed_audience_is_for_its_pairs_alone", pairing::table)
         .test("no_way_of_asking_gets_round_the_pairs", pairing::ways_round)
@@ -33,7 +33,7 @@ pub(crate) fn suite() -> BoxedSuite {
         .test("an_author_needs_the_right_to_mint", author::table)
         .test(
             "the_installed_author_policy_is_known_and_a_hollow_one_too",
-            author::known,
+            author::active_policy_is_recognised,
         )
         .test(
             "tokens_go_elsewhere_by_the_verb_retarget_alone",

@@ -19,7 +19,7 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
-        .at_once(2)
+        .concurrent_tests(2)
         // A target needs about ten seconds for each change of the file, and `verify` runs once for
         // each token.
         .limit(Duration::from_secs(600))

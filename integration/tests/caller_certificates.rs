@@ -12,7 +12,7 @@ use keyferry_integration::world::World;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
-        .at_once(3)
+        .concurrent_tests(3)
         .test(
             "a_certificate_is_the_account_of_its_rule",
             caller::a_certificate_is_the_account_of_its_rule,

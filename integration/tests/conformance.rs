@@ -14,7 +14,7 @@ use crate::discovery::setup;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
-        .at_once(4)
+        .concurrent_tests(4)
         .test(
             "more_than_a_hundred_keys_are_an_alarm",
             many_keys::are_an_alarm,

@@ -28,7 +28,7 @@ pub(crate) fn suite() -> BoxedSuite {
             Needed::Client(Client::PythonKubernetes),
             Needed::Client(Client::JavaScriptKubernetes),
         ])
-        .at_once(8)
+        .concurrent_tests(8)
         .test(
             "a_declared_access_gets_its_secret_and_the_secret_leads_to_the_target",
             written::a_secret_leads_to_the_target,

@@ -16,7 +16,7 @@ use keyferry_integration::world::World;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
-        .at_once(8)
+        .concurrent_tests(8)
         .test("documents_are_sound", sound::documents_are_sound)
         .test(
             "every_protocol_gets_the_same",

@@ -12,7 +12,7 @@ use setup::ExportingHub;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(ExportingHub::start)
-        .at_once(4)
+        .concurrent_tests(4)
         .test(
             "a_target_accepts_a_hub_token_by_exported_files",
             target::accepts_a_hub_token_by_exported_files,

@@ -17,7 +17,7 @@ use keyferry_integration::world::World;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
-        .at_once(8)
+        .concurrent_tests(8)
         .test(
             "a_stopped_hub_leaves_known_callers_until_the_limit",
             stopped::known_callers_until_the_limit,

@@ -15,7 +15,7 @@ use stage::Stage;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
-        .at_once(4)
+        .concurrent_tests(4)
         .test(
             "keyferrys_own_token_expires_and_is_renewed",
             own_token::keyferrys_own_token_expires_and_is_renewed,

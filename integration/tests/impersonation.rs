@@ -379,7 +379,7 @@ async fn example(
     let when = |allowed: bool, status: u16| if allowed { status } else { 403 };
     let later = works && example.passes_later_rights_on;
     let config_maps = core("configmaps");
-    let one = format!("{config_maps}/one");
+    let object_path = format!("{config_maps}/one");
     let probe = "/livez/ping";
     for (what, found, expected) in [
         (
@@ -409,7 +409,7 @@ async fn example(
         ),
         (
             "delete it as the deployer",
-            send(Method::DELETE, &one, &deployer, None).await?,
+            send(Method::DELETE, &object_path, &deployer, None).await?,
             when(works, 200),
         ),
         (

@@ -18,7 +18,7 @@ use self::stage::Stage;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
-        .at_once(4)
+        .concurrent_tests(4)
         .test(
             "each_credential_reads_its_own_and_no_other",
             credentials::each_reads_its_own,

@@ -12,7 +12,7 @@ use keyferry_integration::world::World;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(World::start)
-        .at_once(8)
+        .concurrent_tests(8)
         .test(
             "sigterm_answers_what_was_accepted",
             termination::answers_what_was_accepted,

@@ -70,7 +70,7 @@ fn on_request(suite: Suite<Cluster>) -> Suite<Cluster> {
     suite
         .needs(NodePart::ALL.map(|part| Needed::Part(Part::Node(part))))
         .needs([Needed::Part(Part::Helm)])
-        .at_once(1)
+        .concurrent_tests(1)
         .only_on_request()
         .limit(Duration::from_secs(1500))
 }

@@ -38,7 +38,7 @@ use under_load::Soaks;
 pub(crate) fn suite() -> BoxedSuite {
     // The longest first. Each waits for the activation delay of keys, so they wait together.
     Suite::new(Ground::start)
-        .at_once(10)
+        .concurrent_tests(10)
         .limit(Duration::from_secs(600))
         .beside(on_hub::suite())
         .beside(managed_issuer::suite())

@@ -14,7 +14,7 @@ use self::stage::Stage;
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
-        .at_once(4)
+        .concurrent_tests(4)
         .test("a_bad_secret_does_not_start", start::a_bad_secret)
         .test(
             "the_check_says_what_it_did_not_see",

@@ -24,7 +24,7 @@ pub(crate) fn suite() -> BoxedSuite {
             Needed::Client(Client::JavaScriptVerifiers),
             Needed::Client(Client::JavaVerifiers),
         ])
-        .at_once(2)
+        .concurrent_tests(2)
         .test("go_libraries_of_today", |hub| {
             verdicts::all_agree(hub, Program::Go(Part::GoVerifiers))
         })

@@ -77,7 +77,7 @@ pub(crate) fn check(
         functions,
         minor,
         scopes: vec![globals],
-        found: Checked::default(),
+        checked: Checked::default(),
         issues: Vec::new(),
         beyond: None,
         mapping: Mapping::default(),
@@ -94,7 +94,9 @@ pub(crate) fn check(
         return Outcome::Refused(checker.issues);
     }
     let Checker {
-        mut found, mapping, ..
+        checked: mut found,
+        mapping,
+        ..
     } = checker;
     for t in found.types.values_mut() {
         *t = mapping.substitute(t, true);
@@ -109,7 +111,7 @@ struct Checker<'f> {
     functions: &'f Functions,
     minor: Minor,
     scopes: Vec<Vec<(String, Type)>>,
-    found: Checked,
+    checked: Checked,
     issues: Vec<Issue>,
     beyond: Option<String>,
     mapping: Mapping,
@@ -130,7 +132,11 @@ impl Checker<'_> {
     }
 
     fn type_of(&self, e: &Expr) -> Type {
-        self.found.types.get(&e.id).cloned().unwrap_or(Type::Error)
+        self.checked
+            .types
+            .get(&e.id)
+            .cloned()
+            .unwrap_or(Type::Error)
     }
 
     fn fresh_type(&mut self) -> Type {
@@ -179,14 +185,14 @@ impl Checker<'_> {
         };
         // Only nodes with two parents are checked twice. The first type stays, so that the types of
         // the parents remain valid.
-        match self.found.types.get(&e.id).filter(|before| **before != t) {
+        match self.checked.types.get(&e.id).filter(|before| **before != t) {
             Some(before) => {
                 let message = format!(
                     "incompatible type already exists for expression: old:{before}, new:{t}"
                 );
                 self.add_issue(e, message);
             }
-            None => drop(self.found.types.insert(e.id, t)),
+            None => drop(self.checked.types.insert(e.id, t)),
         }
     }
 

@@ -40,7 +40,7 @@ const PUNCTUATION_MARKS: [&str; 23] = [
 
 /// Splits the whole text into tokens.
 pub(crate) fn read_tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, LexError> {
-    let mut found = Vec::new();
+    let mut tokens = Vec::new();
     let mut i = 0;
     while let Some(&c) = text.get(i) {
         if matches!(c, '\t' | ' ' | '\r' | '\n' | '\u{c}') {
@@ -58,17 +58,17 @@ pub(crate) fn read_tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, Lex
             return Err(unknown_character(i, c));
         }
         let (kind, end) = read_token(text, i)?;
-        found.push(Token {
+        tokens.push(Token {
             kind,
             at: offset_of(i),
         });
         i = end;
     }
-    found.push(Token {
+    tokens.push(Token {
         kind: Tok::End,
         at: offset_of(text.len()),
     });
-    Ok(found)
+    Ok(tokens)
 }
 
 fn read_token(text: &[char], i: usize) -> Result<(Tok, usize), LexError> {

@@ -28,11 +28,11 @@ pub enum Minor {
 /// A version that is not one of the supported minors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the Kubernetes version {given:?} is not one of 1.30 to 1.37: give the target's minor, like \
+    "the Kubernetes version {release_text:?} is not one of 1.30 to 1.37: give the target's minor, like \
      1.33"
 )]
 pub struct UnknownMinor {
-    given: String,
+    release_text: String,
 }
 
 impl Minor {
@@ -76,7 +76,7 @@ impl FromStr for Minor {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unknown = || UnknownMinor {
-            given: text.chars().take(32).collect(),
+            release_text: text.chars().take(32).collect(),
         };
         let mut parts = text.strip_prefix('v').unwrap_or(text).split('.');
         let (major, minor) = (parts.next(), parts.next());

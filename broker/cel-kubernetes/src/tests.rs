@@ -348,7 +348,7 @@ fn an_optional_of_all_claims_has_no_value_to_select_from() {
 #[test]
 fn selections_are_found_where_the_email_rule_looks() {
     let environment = Environment::new(Minor::V1_36);
-    let found = |text: &str| {
+    let selects_email = |text: &str| {
         environment
             .compile(Scope::Claims, text)
             .unwrap()
@@ -361,7 +361,7 @@ fn selections_are_found_where_the_email_rule_looks() {
         "[1].map(x, claims.email)",
         "'a' + string(claims.email)",
     ] {
-        assert!(found(text), "{text}");
+        assert!(selects_email(text), "{text}");
     }
     for text in [
         "claims['email']",
@@ -370,7 +370,7 @@ fn selections_are_found_where_the_email_rule_looks() {
         "claims.obj.email",
         "'claims.email'",
     ] {
-        assert!(!found(text), "{text}");
+        assert!(!selects_email(text), "{text}");
     }
 }
 

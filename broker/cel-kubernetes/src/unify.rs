@@ -19,7 +19,7 @@ const MAX_TYPE_STEPS: u64 = 20_000_000;
 /// The bindings of type parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Mapping {
-    known: HashMap<Param, Type>,
+    bindings: HashMap<Param, Type>,
     /// The bindings that were replaced since the last decision, oldest first.
     replaced: Vec<(Param, Option<Type>)>,
     steps: Cell<u64>,
@@ -41,12 +41,12 @@ impl Mapping {
 
     fn find(&self, t: &Type) -> Option<&Type> {
         let Type::Param(p) = t else { return None };
-        self.known.get(p)
+        self.bindings.get(p)
     }
 
     /// Binds a parameter; replaces an earlier binding.
     pub(crate) fn add(&mut self, param: Param, to: Type) {
-        let before = self.known.insert(param, to);
+        let before = self.bindings.insert(param, to);
         self.replaced.push((param, before));
     }
 
@@ -70,8 +70,8 @@ impl Mapping {
         }
         for (param, before) in replaced.into_iter().rev() {
             match before {
-                Some(before) => drop(self.known.insert(param, before)),
-                None => drop(self.known.remove(&param)),
+                Some(before) => drop(self.bindings.insert(param, before)),
+                None => drop(self.bindings.remove(&param)),
             }
         }
         false

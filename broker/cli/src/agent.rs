@@ -122,11 +122,11 @@ pub(super) fn check(args: &AgentArgs) -> ExitCode {
     };
     let now = SystemClock::start().now().wall;
     for access in &names {
-        let place = args
+        let directory = args
             .below(access)
             .into_iter()
             .fold(args.dir.clone(), |path, name| path.join(name));
-        let problem = match token_directory::read_token(&place) {
+        let problem = match token_directory::read_token(&directory) {
             Err(error) => error.to_string(),
             Ok(token) => match token_agent::token_expiry(&token) {
                 Some(expires) if expires > now => continue,
@@ -137,7 +137,7 @@ pub(super) fn check(args: &AgentArgs) -> ExitCode {
         return ui::fail(
             &format!(
                 "checking the token of {access} in {}: {problem}",
-                place.display()
+                directory.display()
             ),
             None,
         );

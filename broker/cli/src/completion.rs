@@ -156,7 +156,7 @@ fn takes_value(arg: &Arg) -> bool {
 
 /// Returns the known values of an argument, or the directive for file names.
 fn values(arg: &Arg, prefix: &str, typed: &str) -> Vec<String> {
-    let known: Vec<PossibleValue> = arg.get_possible_values();
+    let possible_values: Vec<PossibleValue> = arg.get_possible_values();
     let names = arg.get_value_names().unwrap_or_default();
     let directive = if names
         .iter()
@@ -166,7 +166,7 @@ fn values(arg: &Arg, prefix: &str, typed: &str) -> Vec<String> {
     } else {
         NO_FILES
     };
-    let known = known.iter().map(|value| {
+    let known = possible_values.iter().map(|value| {
         described(
             &format!("{prefix}{}", value.get_name()),
             value.get_help().map(ToString::to_string),

@@ -64,28 +64,32 @@ pub(super) struct CredentialArgs {
 
 pub(super) fn run(args: &CredentialArgs) -> ExitCode {
     let clock = SystemClock::start();
-    let answered = answer(args, &clock);
+    let answered = obtain_credential(args, &clock);
     match answered {
         Ok(answer) => ui::finish(answer.expose_secret()),
         Err(error) => ui::command_failed(&error),
     }
 }
 
-fn answer(
+fn obtain_credential(
     args: &CredentialArgs,
     clock: &SystemClock,
 ) -> Result<secrecy::SecretString, CommandError> {
     let argument = args.access.name()?;
-    let info = std::env::var_os(EXEC_INFO);
-    let info = ExecInfo::read(info.as_deref().map(std::os::unix::ffi::OsStrExt::as_bytes));
-    let info = info.map_err(|error| {
+    let exec_info = std::env::var_os(EXEC_INFO);
+    let exec_info = ExecInfo::read(
+        exec_info
+            .as_deref()
+            .map(std::os::unix::ffi::OsStrExt::as_bytes),
+    );
+    let exec_info = exec_info.map_err(|error| {
         CommandError::with_fix(
             error.to_string(),
             "kubectl and client-go set it; see docs/guides/tenant.md",
         )
     })?;
     let reach = reach(&args.server)?;
-    if info.cluster.is_none() && !reach.allow_unpinned_server {
+    if exec_info.cluster.is_none() && !reach.allow_unpinned_server {
         return Err(CommandError::with_fix(
             format!("{EXEC_INFO} names no cluster, so the token could go to any server"),
             "write provideClusterInfo: true into the exec stanza; for a client that cannot, \
@@ -94,10 +98,11 @@ fn answer(
     }
     let access = match argument {
         Some(access) => access,
-        None => named_by_cluster(&info.named, &reach)?,
+        None => named_by_cluster(&exec_info.named, &reach)?,
     };
-    let token = through_cache(args, &access, &reach, info.cluster.as_ref(), clock)?;
-    let answer = exec_credential::render_credential(info.version, &token.token, token.expiration);
+    let token = through_cache(args, &access, &reach, exec_info.cluster.as_ref(), clock)?;
+    let answer =
+        exec_credential::render_credential(exec_info.version, &token.token, token.expiration);
     answer.map_err(|error| CommandError::with_fix(error.to_string(), "run the command again"))
 }
 
@@ -337,9 +342,9 @@ fn fetch(
         })?;
     }
     let jwt = UnverifiedJwt::parse(token.token.expose_secret());
-    let expiration = jwt
-        .ok()
-        .and_then(|jwt| exec_credential::refresh_time(&jwt, token.usable, clock.now().wall));
+    let expiration = jwt.ok().and_then(|jwt| {
+        exec_credential::refresh_time(&jwt, token.remaining_lifetime, clock.now().wall)
+    });
     let expiration = expiration.ok_or_else(|| {
         CommandError::with_fix(
             "the server's token has less than 10 s to go by this machine's clock, or no expiry",

@@ -112,7 +112,7 @@ fn not_there_yet_names_nothing_that_exists() {
         "managed issuer",
         "rate limit",
     ];
-    let mut found = Vec::new();
+    let mut gaps = Vec::new();
     for (document, heading) in [
         ("CHANGELOG.md", "### Not there yet"),
         ("docs/concepts/security.md", "## What is not there yet"),
@@ -126,14 +126,14 @@ fn not_there_yet_names_nothing_that_exists() {
             let named = |name: &str| {
                 line.contains(&format!("keyferry {name}")) || line.contains(&format!("`{name}`"))
             };
-            found.extend(
+            gaps.extend(
                 commands
                     .iter()
                     .filter(|name| named(name))
                     .map(|name| format!("{document}: {name}: {line}")),
             );
             let title = line.split("**").nth(1).unwrap_or(line);
-            found.extend(
+            gaps.extend(
                 kinds
                     .iter()
                     .filter(|kind| title.contains(*kind))
@@ -141,5 +141,5 @@ fn not_there_yet_names_nothing_that_exists() {
             );
         }
     }
-    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(gaps.is_empty(), "{}", gaps.join("\n"));
 }

@@ -142,7 +142,7 @@ fn summary(text: &str) -> String {
 }
 
 /// Words in which apiservers and clients report a status, with that status.
-const ALSO: [(&str, &str); 2] = [("unauthorized", "401"), ("forbidden", "403")];
+const STATUS_WORDS: [(&str, &str); 2] = [("unauthorized", "401"), ("forbidden", "403")];
 
 /// Finds the codes of a message: those with one of its texts, else those that mention its words.
 fn explaining(asked: &str, all: &[Explanation]) -> Vec<Explanation> {
@@ -162,7 +162,7 @@ fn mentioning(asked: &str, all: &[Explanation]) -> Vec<Explanation> {
         .collect::<Vec<_>>()
         .join(" ")
         .to_ascii_lowercase();
-    let also = ALSO
+    let also = STATUS_WORDS
         .iter()
         .find(|(word, _)| asked == *word)
         .map(|(_, status)| *status);
@@ -397,19 +397,19 @@ mod tests {
     #[test]
     fn words_of_a_message_find_its_codes() {
         let all: Vec<Explanation> = all().collect();
-        let found = |asked: &str| {
+        let reasons_for = |asked: &str| {
             explaining(asked, &all)
                 .into_iter()
                 .map(|found| found.reason)
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            found("invalid bearer token").first(),
+            reasons_for("invalid bearer token").first(),
             Some(&"IssuerDiffers"),
             "the most common cause"
         );
         for asked in ["401", "Unauthorized"] {
-            let found = found(asked);
+            let found = reasons_for(asked);
             assert!(
                 ["IssuerDiffers", "TokenRefused", "CallerRejected"]
                     .iter()
@@ -418,8 +418,8 @@ mod tests {
             );
             assert!(found.len() < all.len() / 2, "{asked}: {found:?}");
         }
-        assert!(found("forbidden").contains(&"NoRights"));
-        assert!(found("zzzzzzzzzzzz").is_empty() && found("a").is_empty());
+        assert!(reasons_for("forbidden").contains(&"NoRights"));
+        assert!(reasons_for("zzzzzzzzzzzz").is_empty() && reasons_for("a").is_empty());
     }
 
     #[test]

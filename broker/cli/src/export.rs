@@ -128,11 +128,11 @@ pub(super) async fn run(args: ExportArgs) -> ExitCode {
     if args.watch {
         serve::start_log();
         tokio::select! {
-            () = exporter.follow() => ExitCode::FAILURE,
+            () = exporter.export_repeatedly() => ExitCode::FAILURE,
             () = crate::signals::stop_signal() => ExitCode::SUCCESS,
         }
     } else {
-        match exporter.round().await {
+        match exporter.export_once().await {
             Ok(changed) => ui::finish(&summary(&args.folder, &changed)),
             Err(error) => ui::fail(&error.to_string(), hint(&error)),
         }
@@ -258,7 +258,7 @@ impl Exporter {
     }
 
     /// Reads the hub once and writes what changed.
-    async fn round(&self) -> Result<Vec<String>, ExportRoundError> {
+    async fn export_once(&self) -> Result<Vec<String>, ExportRoundError> {
         self.publisher.refresh().await?;
         self.publisher.sync_journal().await?;
         let published = self
@@ -280,10 +280,10 @@ impl Exporter {
     }
 
     /// Repeats rounds for ever. Logs each cause of failure once, until a round succeeds.
-    async fn follow(&self) {
+    async fn export_repeatedly(&self) {
         let mut failing = None;
         loop {
-            match self.round().await {
+            match self.export_once().await {
                 Ok(changed) => {
                     if failing.take().is_some() {
                         tracing::info!("the export goes on");

@@ -40,7 +40,7 @@ pub(crate) struct InnerFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Inside {
     /// The place for people, like `data.config.yaml of ConfigMap oidc`.
-    pub(crate) place: String,
+    pub(crate) location: String,
     /// The lines of the outer file that it is written in.
     pub(crate) lines: InnerLines,
     /// Whether the document is for K3s or RKE2.
@@ -51,11 +51,11 @@ pub(crate) struct Inside {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "reading {}: it holds several AuthenticationConfigurations, {}; fix: give one of them in a file \
-     of its own", path.display(), places.join(" and ")
+     of its own", path.display(), locations.join(" and ")
 )]
 pub(crate) struct SeveralFilesError {
     path: PathBuf,
-    places: Vec<String>,
+    locations: Vec<String>,
 }
 
 /// Returns the only file, or what was given if there is none inside.
@@ -68,11 +68,11 @@ pub(crate) fn only(bytes: &[u8], path: &Path) -> Result<InnerFile, SeveralFilesE
         let places = found
             .into_iter()
             .filter_map(|file| file.inside)
-            .map(|inside| inside.place)
+            .map(|inside| inside.location)
             .collect();
         return Err(SeveralFilesError {
             path: path.to_owned(),
-            places,
+            locations: places,
         });
     }
     Ok(found.pop().unwrap_or_else(|| InnerFile {
@@ -96,12 +96,14 @@ pub(crate) fn find(bytes: &[u8]) -> Vec<InnerFile> {
     if bytes.len() > MAX_BYTES || is_one(text) {
         return whole();
     }
-    let mut search = Search { found: Vec::new() };
+    let mut search = Search {
+        inner_files: Vec::new(),
+    };
     search.text(text, &InnerLines::outer(), "", 0);
-    if search.found.is_empty() {
+    if search.inner_files.is_empty() {
         whole()
     } else {
-        search.found
+        search.inner_files
     }
 }
 
@@ -281,7 +283,7 @@ fn documents(text: &str) -> Vec<(usize, &str)> {
 }
 
 struct Search {
-    found: Vec<InnerFile>,
+    inner_files: Vec<InnerFile>,
 }
 
 /// A document that is searched.
@@ -297,7 +299,7 @@ struct SearchedDocument<'a> {
 
 impl SearchedDocument<'_> {
     /// Names a place in the document for people.
-    fn place(&self, path: &str) -> String {
+    fn describe_place(&self, path: &str) -> String {
         format!("{path} of {}", self.name)
     }
 }
@@ -345,14 +347,14 @@ impl Search {
 
     /// Searches a value. `path` names its position, and `key` is its name in its object.
     fn value(&mut self, document: &SearchedDocument<'_>, value: &Json, path: &str, key: &str) {
-        if self.found.len() >= MAX_FILES {
+        if self.inner_files.len() >= MAX_FILES {
             return;
         }
         match value {
             Json::Object(_) if !path.is_empty() && text_of(value, "kind") == Some(KIND) => {
                 let (bytes, lines) =
                     inner_lines::of_object(document.text, document.read, path, value);
-                self.push(document, bytes, lines, document.place(path));
+                self.push(document, bytes, lines, document.describe_place(path));
             }
             Json::Object(members) => {
                 for (name, member) in members {
@@ -391,7 +393,12 @@ impl Search {
             None => return,
         };
         if is_one(&text) {
-            self.push(document, text.into_bytes(), lines, document.place(path));
+            self.push(
+                document,
+                text.into_bytes(),
+                lines,
+                document.describe_place(path),
+            );
         } else {
             let lines = document.lines.within(lines);
             let around = format!("in {path} of {}", document.name);
@@ -406,10 +413,10 @@ impl Search {
         lines: InnerLines,
         place: String,
     ) {
-        self.found.push(InnerFile {
+        self.inner_files.push(InnerFile {
             bytes,
             inside: Some(Inside {
-                place,
+                location: place,
                 lines: document.lines.within(lines),
                 is_rancher: document.is_rancher,
             }),

@@ -28,11 +28,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Args)]
 pub(super) struct InputsArgs {
     #[command(subcommand)]
-    what: What,
+    command: InputsCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum InputsCommand {
     /// Make, rotate or revoke a credential that reads fleet inputs.
     Credential(CredentialArgs),
 }
@@ -40,11 +40,11 @@ enum What {
 #[derive(Args)]
 struct CredentialArgs {
     #[command(subcommand)]
-    what: CredentialWhat,
+    command: CredentialCommand,
 }
 
 #[derive(Subcommand)]
-enum CredentialWhat {
+enum CredentialCommand {
     /// Print a new token as the child's Secret, and its hash as the hub's Secret.
     New(NewArgs),
     /// Print both Secrets with a new token.
@@ -139,11 +139,11 @@ fn namespace(text: &str) -> Result<Namespace, ArgumentError> {
 }
 
 pub(super) fn run(args: &InputsArgs) -> ExitCode {
-    let What::Credential(args) = &args.what;
-    let made = match &args.what {
-        CredentialWhat::New(args) => new(args),
-        CredentialWhat::Rotate(args) => rotate(args),
-        CredentialWhat::Revoke(args) => revoke(args),
+    let InputsCommand::Credential(args) = &args.command;
+    let made = match &args.command {
+        CredentialCommand::New(args) => new(args),
+        CredentialCommand::Rotate(args) => rotate(args),
+        CredentialCommand::Revoke(args) => revoke(args),
     };
     match made {
         Ok(code) => code,

@@ -63,7 +63,7 @@ use keyferry_core::exec_credential::EXEC_INFO;
 #[command(
     name = "keyferry",
     version,
-    long_version = version::LONG.as_str(),
+    long_version = version::LONG_VERSION.as_str(),
     about,
     max_term_width = 110
 )]

@@ -56,7 +56,7 @@ enum LintOutput {
 struct Linted<'a> {
     path: &'a Path,
     /// Where the AuthenticationConfiguration is in it, if it is inside another document.
-    place: Option<String>,
+    location: Option<String>,
     findings: Vec<Finding>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &LintArgs) -> ExitCode {
                     linted.push(Linted {
                         path,
                         findings: in_outer_file(found, &file),
-                        place: file.inside.map(|inside| inside.place),
+                        location: file.inside.map(|inside| inside.location),
                     });
                 }
                 Err(error) => return ui::fail(&format!("starting: {error}"), None),
@@ -160,7 +160,7 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
     let mut lines = Vec::new();
     for Linted {
         path,
-        place,
+        location: place,
         findings,
     } in linted
     {
@@ -215,7 +215,7 @@ fn json(linted: &[Linted<'_>], release: Release) -> Value {
         let mut object = lint::to_json(release, &file.findings);
         if let Some(members) = object.as_object_mut() {
             members.insert("file".to_owned(), file.path.display().to_string().into());
-            if let Some(place) = &file.place {
+            if let Some(place) = &file.location {
                 members.insert("inside".to_owned(), place.as_str().into());
             }
         }

@@ -7,10 +7,10 @@ use keyferry_platform::regular_file::{self, FileError};
 
 /// A file or standard input cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("reading {what} from {}: {}", path.display(), with_fix(error))]
+#[error("reading {content} from {}: {}", path.display(), with_fix(error))]
 pub(crate) struct ReadError {
     /// What the file should have.
-    what: &'static str,
+    content: &'static str,
     path: PathBuf,
     error: FileError,
 }
@@ -21,7 +21,7 @@ pub(crate) struct ReadError {
 /// [`ReadError`]: it cannot be read, or has more than `limit` bytes.
 pub(crate) fn read(path: &Path, what: &'static str, limit: usize) -> Result<Vec<u8>, ReadError> {
     let wrong = |error| ReadError {
-        what,
+        content: what,
         path: path.to_owned(),
         error,
     };

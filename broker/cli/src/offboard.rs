@@ -30,11 +30,11 @@ use crate::{doctor_report, ui};
 #[derive(Args)]
 pub(crate) struct OffboardArgs {
     #[command(subcommand)]
-    what: What,
+    command: OffboardCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum OffboardCommand {
     /// Remove a target's TargetCluster.
     ///
     /// With --with-accesses also what leads to it.
@@ -116,9 +116,9 @@ impl RemovalArgs {
 /// Lists the accesses that end, and removes them; returns the exit code.
 pub(crate) async fn run(args: OffboardArgs) -> ExitCode {
     let mut progress = Progress::default();
-    let ended = match args.what {
-        What::Target(args) => target(&args, &mut progress).await,
-        What::Tenant(args) => tenant(&args, &mut progress).await,
+    let ended = match args.command {
+        OffboardCommand::Target(args) => target(&args, &mut progress).await,
+        OffboardCommand::Tenant(args) => tenant(&args, &mut progress).await,
     };
     ended.unwrap_or_else(|error| {
         let code = ui::command_failed(&error);
@@ -137,7 +137,7 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<ExitCode, 
     let existing = existing(&client, &name).await?;
     let uses = users::of_target(&client, &name, None).await?;
     print_uses(&uses, &name)?;
-    let live: Vec<&TargetUse> = uses.known.iter().filter(|one| !one.deleting).collect();
+    let live: Vec<&TargetUse> = uses.readable.iter().filter(|one| !one.deleting).collect();
     let unknown = uses
         .unknown(&name)
         .filter(|_| !args.removal.ignore_unread_accesses);
@@ -256,7 +256,7 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<ExitCode, 
     let existing = existing(&client, &name).await?;
     let uses = users::of_target(&client, &name, Some(&namespace)).await?;
     print_uses(&uses, &name)?;
-    let live: Vec<&TargetUse> = uses.known.iter().filter(|one| !one.deleting).collect();
+    let live: Vec<&TargetUse> = uses.readable.iter().filter(|one| !one.deleting).collect();
     refuse_unread(&args.removal, &uses, &name)?;
     refuse_flux(&args.removal, &live)?;
     let mut target = applied_again(&existing);
@@ -394,7 +394,7 @@ fn print_uses(uses: &TargetUses, target: &ObjectName) -> Result<(), CommandError
     if let Some(unknown) = &unknown {
         ui::note(&format!("warning: {unknown}"));
     }
-    if uses.known.is_empty() {
+    if uses.readable.is_empty() {
         return match unknown {
             None => ui::result(&format!("no TargetAccess leads to {target}")).map_err(closed),
             Some(_) => Ok(()),
@@ -409,7 +409,7 @@ fn print_uses(uses: &TargetUses, target: &ObjectName) -> Result<(), CommandError
         "STATE",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    rows.extend(uses.known.iter().map(row));
+    rows.extend(uses.readable.iter().map(row));
     ui::result(&ui::table(&rows)).map_err(closed)
 }
 
@@ -536,7 +536,7 @@ mod tests {
             .removal
     }
 
-    fn one(flux: Result<Vec<String>, String>) -> TargetUse {
+    fn target_use(flux: Result<Vec<String>, String>) -> TargetUse {
         TargetUse {
             access: AccessName::parse("tenant-a/prod").unwrap(),
             service_account: "reconciler".to_owned(),
@@ -550,9 +550,9 @@ mod tests {
 
     #[test]
     fn flux_objects_go_first() {
-        let used = one(Ok(vec!["Kustomization apps".to_owned()]));
-        let unknown = one(Err("forbidden".to_owned()));
-        let free = one(Ok(Vec::new()));
+        let used = target_use(Ok(vec!["Kustomization apps".to_owned()]));
+        let unknown = target_use(Err("forbidden".to_owned()));
+        let free = target_use(Ok(Vec::new()));
         let refused = |flags: &[&str], one: &TargetUse| refuse_flux(&removal(flags), &[one]).err();
         let error = refused(&["--remove"], &used).unwrap();
         assert!(error.problem.contains("Kustomization apps"), "{error}");
@@ -570,7 +570,7 @@ mod tests {
     fn nothing_is_removed_while_accesses_are_unread() {
         let target = ObjectName::new("prod").unwrap();
         let uses = |unread: &[&str]| TargetUses {
-            known: Vec::new(),
+            readable: Vec::new(),
             unread: unread.iter().map(|&name| name.to_owned()).collect(),
         };
         let refused = |flags: &[&str], names: &[&str]| {
@@ -599,7 +599,7 @@ mod tests {
 
     #[test]
     fn a_row_says_what_is_lost() {
-        let row = row(&one(Err("forbidden".to_owned())));
+        let row = row(&target_use(Err("forbidden".to_owned())));
         assert_eq!(row[0], "tenant-a/prod");
         assert_eq!(row[2], "FluxConfigMap prod");
         assert_eq!(row[3], "-");

@@ -25,11 +25,11 @@ pub(crate) use self::write::{DryRun, Writing, print, show, write_all};
 #[derive(Args)]
 pub(crate) struct OnboardArgs {
     #[command(subcommand)]
-    what: What,
+    command: OnboardCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum OnboardCommand {
     /// Onboard a target, from its kubeconfig to a proven federation.
     ///
     /// A token proves it.
@@ -41,9 +41,9 @@ enum What {
 /// Shows, applies and proves what a target or a tenant needs; returns the exit code.
 pub(crate) async fn run(args: OnboardArgs) -> ExitCode {
     let mut progress = Progress::default();
-    let ended = match args.what {
-        What::Target(args) => target::run(&args, &mut progress).await,
-        What::Tenant(args) => tenant::run(&args, &mut progress).await,
+    let ended = match args.command {
+        OnboardCommand::Target(args) => target::run(&args, &mut progress).await,
+        OnboardCommand::Tenant(args) => tenant::run(&args, &mut progress).await,
     };
     let code = ended.unwrap_or_else(|error| {
         let code = ui::command_failed(&error);

@@ -149,7 +149,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, CommandError> {
     ));
     match &mut reach {
         Ok(reach) => {
-            reach.follow(&journal.issuer, &clock).await;
+            reach.await_proofs(&journal.issuer, &clock).await;
             Ok(reach.report(&args.keyferry.keyferry_namespace))
         }
         Err(error) => {
@@ -355,7 +355,7 @@ fn target_patience(configuration: &Configuration) -> Duration {
 
 impl Reach {
     /// Continues until everything is proven or the time is over.
-    async fn follow(&mut self, issuer: &keyferry_api::issuer::Issuer, clock: &SystemClock) {
+    async fn await_proofs(&mut self, issuer: &keyferry_api::issuer::Issuer, clock: &SystemClock) {
         let max_age = self.configuration.server.max_age;
         let for_targets = target_patience(&self.configuration);
         let for_deliveries = if self.hub.is_some() {

@@ -34,11 +34,11 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 #[derive(Args)]
 pub(super) struct TlsArgs {
     #[command(subcommand)]
-    what: What,
+    command: TlsCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum TlsCommand {
     /// Print a new CA and both serving certificates as Secrets.
     Init(InitArgs),
     /// Print both serving certificates again, with new keys.
@@ -174,12 +174,12 @@ pub(super) async fn run(args: &TlsArgs) -> ExitCode {
     // Certificates hold whole seconds.
     let now = SystemClock::start().now().wall;
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    let printed = match &args.what {
-        What::Init(args) => match refuse_existing(args).await {
+    let printed = match &args.command {
+        TlsCommand::Init(args) => match refuse_existing(args).await {
             Ok(()) => init(args, now),
             Err(error) => Err(error),
         },
-        What::Renew(args) => renew(args, now),
+        TlsCommand::Renew(args) => renew(args, now),
     };
     match printed {
         Ok(text) => ui::finish(text.trim_end()),

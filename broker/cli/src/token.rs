@@ -35,7 +35,7 @@ pub(super) async fn run(args: TokenArgs) -> ExitCode {
         Ok(token) => match args.output {
             TokenOutput::Token => ui::finish(token.token.expose_secret()),
             TokenOutput::Json => {
-                ui::finish(&json!({ "token": token.token.expose_secret(), "expiresInSeconds": token.usable.as_secs() }).to_string())
+                ui::finish(&json!({ "token": token.token.expose_secret(), "expiresInSeconds": token.remaining_lifetime.as_secs() }).to_string())
             }
         },
         Err(error) => ui::command_failed(&error.into()),

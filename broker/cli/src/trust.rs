@@ -214,9 +214,9 @@ enum Format {
 
 /// Prints or writes what a target needs, or compares it with a file; returns the exit code.
 pub(crate) async fn run(args: &TrustArgs) -> ExitCode {
-    let known = known_hub(args).await;
+    let configuration = known_hub(args).await;
     if let Some(path) = &args.diff {
-        let compared = known.and_then(|known| diff::of_file(args, known.as_ref(), path));
+        let compared = configuration.and_then(|known| diff::of_file(args, known.as_ref(), path));
         return match compared {
             Ok(compared) => {
                 note(&compared.notes);
@@ -226,7 +226,7 @@ pub(crate) async fn run(args: &TrustArgs) -> ExitCode {
             Err(error) => ui::misuse(&error.problem, error.fix.as_deref()),
         };
     }
-    let known = match known {
+    let known = match configuration {
         Ok(known) => known,
         Err(error) => return ui::command_failed(&error),
     };
@@ -396,7 +396,7 @@ pub(crate) async fn for_target(request: TargetRequest) -> Result<TargetPart, Com
     };
     let known = known_hub(&args).await?;
     let prepared = prepare(&args, known.as_ref())?;
-    let (format, minor) = (args.shape.format, args.shape.minor.known()?);
+    let (format, minor) = (args.shape.format, args.shape.minor.known_minor()?);
     let render = |rbac: &[RbacPart]| -> Result<_, CommandError> {
         let output = distribution::render(format, &prepared.file, rbac, minor)?;
         Ok(output.on(occasion))
@@ -429,7 +429,7 @@ fn print(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Printed, CommandE
     let Prepared {
         file, rbac, notes, ..
     } = prepare(args, known)?;
-    let (format, minor) = (args.shape.format, args.shape.minor.known()?);
+    let (format, minor) = (args.shape.format, args.shape.minor.known_minor()?);
     let mut output = distribution::render(format, &file, &rbac, minor)?;
     if let Some(account) = args.shape.flux_account() {
         output
@@ -444,7 +444,7 @@ fn print(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Printed, CommandE
 }
 
 fn prepare(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Prepared, CommandError> {
-    let minor = args.shape.minor.known()?;
+    let minor = args.shape.minor.known_minor()?;
     let mut notes = vec![format!("for {}", args.shape.minor.description())];
     let mut entries = Vec::new();
     let mut own_issuers = Vec::new();
@@ -470,7 +470,7 @@ fn prepare(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Prepared, Comma
             &given.rules,
             binding.as_ref(),
             args.shape.flux_service_account.as_ref(),
-            args.shape.minor.given().map(|_| minor),
+            args.shape.minor.given_release().map(|_| minor),
         );
     }
     if rbac.is_empty() {
@@ -510,7 +510,7 @@ fn merged(
         notes.push(format!(
             "{} holds the file as {}: what is printed is the file alone",
             path.display(),
-            inside.place
+            inside.location
         ));
     }
     let wrong = |problem| MergeError {

@@ -138,7 +138,7 @@ pub(crate) fn run(args: &VerifyArgs) -> ExitCode {
     if let Some(path) = &args.batch {
         return batch::run(path);
     }
-    match answer(args) {
+    match report_verdict(args) {
         Ok((report, about)) => {
             let report = report.for_release(args.apiserver.minor.release());
             let code = if report.problems.is_empty() {
@@ -174,7 +174,7 @@ struct About {
 }
 
 /// Returns the report, or the problem with the arguments.
-fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
+fn report_verdict(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
     let path = args
         .auth_config
         .as_ref()
@@ -182,7 +182,7 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), CommandError> {
     let given = local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1)?;
     let inner = inner_file::only(&given, path)?;
     let file = match &inner.inside {
-        Some(inside) => format!("{}: {}", path.display(), ui::plain(&inside.place)),
+        Some(inside) => format!("{}: {}", path.display(), ui::plain(&inside.location)),
         None => path.display().to_string(),
     };
     let bytes = inner.bytes;

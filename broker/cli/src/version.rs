@@ -15,10 +15,10 @@ pub(crate) const COMMIT: &str = env!("KEYFERRY_BUILD_COMMIT");
 const UNKNOWN_COMMIT: &str = "unknown";
 
 /// The text of `--version`; that of `-V` is [`VERSION`] alone.
-pub(crate) static LONG: LazyLock<String> =
-    LazyLock::new(|| long(VERSION, COMMIT, fips::is_enabled()));
+pub(crate) static LONG_VERSION: LazyLock<String> =
+    LazyLock::new(|| long_version(VERSION, COMMIT, fips::is_enabled()));
 
-fn long(version: &str, commit: &str, is_fips: bool) -> String {
+fn long_version(version: &str, commit: &str, is_fips: bool) -> String {
     let build = if cfg!(debug_assertions) {
         "debug"
     } else {
@@ -38,11 +38,11 @@ mod tests {
 
     #[test]
     fn only_the_module_turns_fips_mode_on() {
-        assert!(long("1.2.3", "abc", true).ends_with("\nFIPS mode: on"));
-        let off = long("1.2.3", "abc", false);
+        assert!(long_version("1.2.3", "abc", true).ends_with("\nFIPS mode: on"));
+        let off = long_version("1.2.3", "abc", false);
         assert!(off.starts_with("1.2.3\ncommit: abc\nbuild: "), "{off}");
         assert!(off.ends_with("\nFIPS mode: off"), "{off}");
-        let unknown = long("1.2.3", UNKNOWN_COMMIT, false);
+        let unknown = long_version("1.2.3", UNKNOWN_COMMIT, false);
         assert!(unknown.starts_with("1.2.3\nbuild: "), "{unknown}");
         assert_eq!(fips::is_enabled(), cfg!(feature = "fips"));
     }

@@ -214,7 +214,7 @@ fn a_token_request_is_written_in_one_place() {
     // get a credential of the hub.
     let broker = repository().join("broker");
     let writes = |file: &PathBuf| code(file).contains("\"TokenRequest\"");
-    let found: Vec<PathBuf> = [
+    let writers: Vec<PathBuf> = [
         "api",
         "keys",
         "core",
@@ -231,7 +231,7 @@ fn a_token_request_is_written_in_one_place() {
     .flat_map(|name| sources(&broker.join(name).join("src")))
     .filter(writes)
     .collect();
-    assert_eq!(found, [broker.join("hub/src/token_request.rs")]);
+    assert_eq!(writers, [broker.join("hub/src/token_request.rs")]);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn every_row_names_a_test_or_a_reason() {
 
 #[test]
 fn every_named_test_is_there() {
-    let mut seen = 0;
+    let mut tests_checked = 0;
     for (number, _, held_by) in rows() {
         for (place, test) in named_tests(&held_by) {
             let (file, needles) = if place.ends_with(".rs") {
@@ -78,10 +78,10 @@ fn every_named_test_is_there() {
                 needles.iter().any(|needle| text.contains(needle)),
                 "{number} names {test}, which {file} does not hold"
             );
-            seen += 1;
+            tests_checked += 1;
         }
     }
-    assert!(seen > 50, "the table was read: {seen}");
+    assert!(tests_checked > 50, "the table was read: {tests_checked}");
 }
 
 #[test]

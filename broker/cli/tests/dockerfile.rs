@@ -27,7 +27,7 @@ struct Instruction {
 
 fn instructions() -> Vec<Instruction> {
     let text = read("examples/install/Dockerfile");
-    let mut found = Vec::new();
+    let mut instructions = Vec::new();
     let mut open = String::new();
     for line in text
         .lines()
@@ -43,7 +43,7 @@ fn instructions() -> Vec<Instruction> {
                 .trim()
                 .split_once(' ')
                 .expect("an instruction has a word and more");
-            found.push(Instruction {
+            instructions.push(Instruction {
                 word: word.to_owned(),
                 rest: rest.trim().to_owned(),
             });
@@ -51,7 +51,7 @@ fn instructions() -> Vec<Instruction> {
         }
     }
     assert!(open.is_empty(), "the last line goes on");
-    found
+    instructions
 }
 
 #[test]

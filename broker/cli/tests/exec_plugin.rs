@@ -18,7 +18,7 @@ mod elsewhere;
 mod setup;
 
 use serde_json::{Value, json};
-use setup::{Said, Setup, failed, info, token};
+use setup::{Said, Setup, exec_info_json, failed, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_client_is_answered_in_its_own_version() {
@@ -28,7 +28,9 @@ async fn the_client_is_answered_in_its_own_version() {
             code,
             stdout,
             stderr,
-        } = setup.run(&[], &info(version, setup.cluster())).await;
+        } = setup
+            .run(&[], &exec_info_json(version, setup.cluster()))
+            .await;
         assert_eq!((code, stderr.as_str()), (Some(0), ""));
         let answer: Value = serde_json::from_str(&stdout).unwrap();
         assert_eq!(
@@ -87,7 +89,7 @@ async fn another_server_gets_no_token() {
     for (member, value, problem) in cases {
         let mut cluster = setup.cluster();
         cluster[member] = value;
-        let said = failed(setup.run(&[], &info("v1", cluster)).await);
+        let said = failed(setup.run(&[], &exec_info_json("v1", cluster)).await);
         assert!(
             said.contains(problem) && said.contains("fix: take the cluster from"),
             "{said}"
@@ -97,7 +99,10 @@ async fn another_server_gets_no_token() {
     // in it.
     let mut cluster = setup.cluster();
     cluster["config"] = json!({ "server": "https://evil.example", "audience": "other", "access": "tenant-b/x", "clusterName": "tenant-b/x" });
-    assert_eq!(setup.run(&[], &info("v1", cluster)).await.code, Some(0));
+    assert_eq!(
+        setup.run(&[], &exec_info_json("v1", cluster)).await.code,
+        Some(0)
+    );
     assert_eq!(setup.asked_for(), vec!["tenant-a/prod"; 7]);
 }
 
@@ -113,7 +118,11 @@ async fn a_client_that_does_not_say_where_it_goes_is_refused() {
         );
     }
     for wrong in ["v1alpha1", "v2"] {
-        let said = failed(setup.run(&[], &info(wrong, setup.cluster())).await);
+        let said = failed(
+            setup
+                .run(&[], &exec_info_json(wrong, setup.cluster()))
+                .await,
+        );
         assert!(
             said.contains("neither client.authentication.k8s.io/v1 nor v1beta1"),
             "{said}"
@@ -139,7 +148,7 @@ async fn a_client_that_does_not_say_where_it_goes_is_refused() {
     other["server"] = json!("https://evil.example");
     let said = failed(
         setup
-            .run(&["--client-config", &file], &info("v1", other))
+            .run(&["--client-config", &file], &exec_info_json("v1", other))
             .await,
     );
     assert!(
@@ -155,7 +164,7 @@ async fn a_cluster_may_name_its_access() {
     let with = |config: Value| {
         let mut cluster = setup.cluster();
         cluster["config"] = config;
-        info("v1", cluster)
+        exec_info_json("v1", cluster)
     };
     let named = setup
         .run_unnamed(
@@ -178,7 +187,11 @@ async fn a_cluster_may_name_its_access() {
     let mut elsewhere = setup.cluster();
     elsewhere["server"] = json!("https://evil.example");
     elsewhere["config"] = json!({ "clusterName": "tenant-a/third" });
-    let said = failed(setup.run_unnamed(&file, Some(&info("v1", elsewhere))).await);
+    let said = failed(
+        setup
+            .run_unnamed(&file, Some(&exec_info_json("v1", elsewhere)))
+            .await,
+    );
     assert!(
         said.contains("server is not the address of the target"),
         "{said}"
@@ -228,7 +241,7 @@ async fn a_cluster_may_name_its_access() {
 #[tokio::test(flavor = "multi_thread")]
 async fn further_arguments_lead_nowhere_else() {
     let setup = Setup::start().await;
-    let exec_info = info("v1", setup.cluster());
+    let exec_info = exec_info_json("v1", setup.cluster());
     let file = setup.client_file("");
     for argument in [
         "--server=https://evil.example",
@@ -272,7 +285,7 @@ async fn further_arguments_lead_nowhere_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_callers_token_file_that_is_none_is_refused() {
     let setup = Setup::start().await;
-    let exec_info = info("v1", setup.cluster());
+    let exec_info = exec_info_json("v1", setup.cluster());
     for content in [
         "",
         "\u{feff}a.b.c",

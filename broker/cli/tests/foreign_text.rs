@@ -208,7 +208,7 @@ impl Setup {
 
     /// Runs a command, and returns all that it prints.
     async fn run(&self, words: &[String]) -> String {
-        let info = json!({
+        let exec_info = json!({
             "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
             "spec": { "interactive": false, "cluster": { "server": "https://prod.example.com" } },
         });
@@ -223,7 +223,7 @@ impl Setup {
                 words
                     .first()
                     .is_some_and(|word| *word == "credential")
-                    .then(|| ("KUBERNETES_EXEC_INFO", info.to_string())),
+                    .then(|| ("KUBERNETES_EXEC_INFO", exec_info.to_string())),
             )
             .env("KEYFERRY_ALLOW_TARGET_CIDR", "127.0.0.0/8")
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))

@@ -185,7 +185,7 @@ fn every_series_is_one_that_the_code_has() {
             .any(|metric| name == &metric.name || name.starts_with(&format!("{}_", metric.name)));
         assert!(is_described, "{name} is in no table");
     }
-    let mut seen = BTreeSet::new();
+    let mut all_used = BTreeSet::new();
     for (place, expression) in expressions() {
         let used = used(&expression);
         assert!(
@@ -201,10 +201,10 @@ fn every_series_is_one_that_the_code_has() {
                 unknown.is_empty(),
                 "{place}: {name} has no label {unknown:?}, only {known:?}"
             );
-            seen.insert(name);
+            all_used.insert(name);
         }
     }
-    assert!(seen.len() > 15, "{seen:?}");
+    assert!(all_used.len() > 15, "{all_used:?}");
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn lint_tells_errors_in_every_form() {
         "code hosts take one run"
     );
     let results = log["runs"][0]["results"].as_array().unwrap();
-    let place = |result: &Value| {
+    let artifact_uri = |result: &Value| {
         result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
             .as_str()
             .unwrap()
@@ -205,14 +205,14 @@ fn lint_tells_errors_in_every_form() {
         .find(|result| result["ruleId"] == "EmptyPrefix")
         .unwrap();
     assert!(
-        place(broken).ends_with("/bad%20file.yaml"),
+        artifact_uri(broken).ends_with("/bad%20file.yaml"),
         "{}",
-        place(broken)
+        artifact_uri(broken)
     );
     assert!(
         results
             .iter()
-            .any(|result| place(result).ends_with("several-hubs.yaml"))
+            .any(|result| artifact_uri(result).ends_with("several-hubs.yaml"))
     );
     let own = keyferry(
         &[

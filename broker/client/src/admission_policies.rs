@@ -246,7 +246,7 @@ impl AdmissionPolicies {
             findings.push(PolicyFinding {
                 name: admission_policy.name(),
                 shipped,
-                trial: self.try_it(&admission_policy).await,
+                trial: self.try_policy(&admission_policy).await,
             });
         }
         findings
@@ -292,7 +292,7 @@ impl AdmissionPolicies {
         Ok(admission_policy.check_hub_audiences(&policy, &self.site)?)
     }
 
-    async fn try_it(&self, admission_policy: &AdmissionPolicy) -> Trial {
+    async fn try_policy(&self, admission_policy: &AdmissionPolicy) -> Trial {
         const USER_RIGHTS_NOTE: &str =
             "it refuses callers that lack a right, and a dry run uses yours";
         let (Ok(nobodys), Ok(inert), Ok(beside)) = (

@@ -86,7 +86,7 @@ pub struct CertificateApprover {
 /// A request that was left to a user, and was reported.
 struct LeftRequest {
     /// When it is decided again, by the monotonic clock.
-    again: Duration,
+    next_decision_at: Duration,
     pause: Duration,
 }
 
@@ -241,7 +241,9 @@ impl CertificateApprover {
 
     /// Whether a request has not been left to a user a moment ago.
     fn is_due(&self, name: &str, now: Duration) -> bool {
-        self.left.get(name).is_none_or(|left| left.again <= now)
+        self.left
+            .get(name)
+            .is_none_or(|left| left.next_decision_at <= now)
     }
 
     /// Decides on one request of Keyferry. `None` if the decision was reported before.
@@ -262,7 +264,13 @@ impl CertificateApprover {
                 left.pause.saturating_mul(2).min(MAX_LEFT_PAUSE)
             });
             let again = now.saturating_add(pause);
-            self.left.insert(name.clone(), LeftRequest { again, pause });
+            self.left.insert(
+                name.clone(),
+                LeftRequest {
+                    next_decision_at: again,
+                    pause,
+                },
+            );
         }
         (is_new || left.is_none()).then_some(ApprovalDecision { name, left })
     }

@@ -21,10 +21,10 @@ pub struct ClientCertificateFiles {
 /// A file of the caller's certificate cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "reading the caller's {what} from {path}: it does not exist, or is no file that you may read"
+    "reading the caller's {content} from {path}: it does not exist, or is no file that you may read"
 )]
 pub struct ClientCertificateError {
-    what: &'static str,
+    content: &'static str,
     path: PathBuf,
 }
 
@@ -36,7 +36,7 @@ impl ClientCertificateFiles {
     pub(crate) fn read_pem(&self) -> Result<SecretSlice<u8>, ClientCertificateError> {
         let read = |what, path: &PathBuf| {
             regular_file::read_regular_file(path, MAX_BYTES).map_err(|_| ClientCertificateError {
-                what,
+                content: what,
                 path: path.clone(),
             })
         };

@@ -160,7 +160,7 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
     let service_account = document.service_account.map(ObjectName::new).transpose();
     let service_account = service_account.map_err(ClientFileProblem::ServiceAccount)?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let place = |file: Option<PathBuf>| file.map(|file| folder.join(file));
+    let resolve_path = |file: Option<PathBuf>| file.map(|file| folder.join(file));
     let client_certificate = match (document.client_certificate, document.client_key) {
         (None, None) => None,
         (Some(certificate), Some(key)) => Some(ClientCertificateFiles {
@@ -172,10 +172,10 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
     Ok(Some(ClientFile {
         server: ServerAddress {
             url: document.server,
-            certificate_authority: place(document.certificate_authority),
+            certificate_authority: resolve_path(document.certificate_authority),
         },
         caller: CallerTokenSource {
-            token_file: place(document.token_file),
+            token_file: resolve_path(document.token_file),
             ci: match (document.github_oidc, document.token_env) {
                 (true, _) => Some(CiTokenSource::GithubOidc {
                     host: Some(github_host),
@@ -185,14 +185,14 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
             service_account,
             audience: Some(audience),
             hub: HubAccess {
-                kubeconfig: place(document.kubeconfig),
+                kubeconfig: resolve_path(document.kubeconfig),
                 context: document.context,
                 search: Vec::new(),
             },
             client_certificate,
         },
         allow_unpinned_server: document.allow_unpinned_server,
-        cache_dir: place(document.cache_dir),
+        cache_dir: resolve_path(document.cache_dir),
     }))
 }
 

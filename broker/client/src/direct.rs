@@ -84,7 +84,7 @@ impl Direct {
             .unwrap_or_default();
         Ok(UsableToken {
             token: obtained.token.secret().clone(),
-            usable,
+            remaining_lifetime: usable,
         })
     }
 

@@ -157,9 +157,9 @@ pub async fn gather_evidence(mut plan: Plan, means: &Means) -> Result<Evidence, 
         .auth_config
         .clone()
         .map(|bytes| ConfigurationFile { bytes });
-    let place = plan.discovery_place(entry, issuer.as_deref());
-    let has_none = matches!(plan.held, TokenEvidence::NotAToken(_));
-    if let Some(place) = place.filter(|_| !has_none) {
+    let published_documents = plan.discovery_place(entry, issuer.as_deref());
+    let has_none = matches!(plan.token_evidence, TokenEvidence::NotAToken(_));
+    if let Some(place) = published_documents.filter(|_| !has_none) {
         match Fetcher::new(place.ca_pem.as_deref(), plan.documents_guard()) {
             Ok(fetcher) => {
                 evidence.discovery = fetcher.get(&place.url).await;

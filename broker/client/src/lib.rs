@@ -39,7 +39,7 @@ pub struct UsableToken {
     /// The token.
     pub token: SecretString,
     /// How long the token may be used, after the safety margin.
-    pub usable: Duration,
+    pub remaining_lifetime: Duration,
 }
 
 /// Why a command got no credential.

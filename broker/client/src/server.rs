@@ -128,7 +128,7 @@ impl ServerAddress {
             .map_err(|error| wrong(&format!("it does not report the target's address: {error}")))?;
         let token = UsableToken {
             token: answer.access_token,
-            usable: Duration::from_secs(answer.expires_in),
+            remaining_lifetime: Duration::from_secs(answer.expires_in),
         };
         Ok(ClusterToken { token, cluster })
     }

@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    async fn world() -> (EmbeddedHub, EmbeddedTarget, SecretString) {
+    async fn start_clusters() -> (EmbeddedHub, EmbeddedTarget, SecretString) {
         let ca = Authority::new("a CA of a test").unwrap();
         let options = HubOptions {
             discovery_ca: Some(ca.clone()),
@@ -155,7 +155,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_behind_another_name_or_a_proxy_refreshes_its_keys_too() {
-        let (hub, target, token) = world().await;
+        let (hub, target, token) = start_clusters().await;
         let (issuer, audience) = (
             Issuer::new(hub.issuer()).unwrap(),
             Audience::new("target-a").unwrap(),

@@ -85,14 +85,14 @@ impl TrustedIssuer<'_> {
     /// [`FetchError`].
     pub async fn key_set(&self, guard: &AddressGuard) -> Result<Vec<u8>, FetchError> {
         let documents = self.document_client(guard)?;
-        let place = if self.discovery_url.is_empty() {
+        let document_url = if self.discovery_url.is_empty() {
             discovery_url(self.url)
         } else {
             self.discovery_url.to_owned()
         };
-        let body = fetch_document(&documents, &place, &place).await?;
+        let body = fetch_document(&documents, &document_url, &document_url).await?;
         let useless = |problem: &str| FetchError::Useless {
-            url: place.clone(),
+            url: document_url.clone(),
             problem: problem.to_owned(),
         };
         let provider: Provider = serde_json::from_slice(&body)
@@ -112,7 +112,7 @@ impl TrustedIssuer<'_> {
                  answers",
             ));
         }
-        fetch_document(&documents, &provider.jwks_uri, &place).await
+        fetch_document(&documents, &provider.jwks_uri, &document_url).await
     }
 
     fn document_client(&self, guard: &AddressGuard) -> Result<PublicDocuments, FetchError> {
@@ -215,19 +215,19 @@ mod tests {
     async fn another_issuer_and_another_authority_are_refused() {
         let (hub, authority) = hub().await;
         let discovery_url = hub.discovery_url();
-        let place = TrustedIssuer {
+        let trusted_issuer = TrustedIssuer {
             url: "https://hub.example/",
             discovery_url: &discovery_url,
             certificate_authority: authority.ca_pem(),
         };
         assert!(
-            matches!(place.key_set(&loopback_guard()).await, Err(FetchError::OtherIssuer { got, .. }) if got == "https://hub.example")
+            matches!(trusted_issuer.key_set(&loopback_guard()).await, Err(FetchError::OtherIssuer { got, .. }) if got == "https://hub.example")
         );
         let stranger = Authority::new("another CA").unwrap();
         let place = TrustedIssuer {
             url: hub.issuer(),
             certificate_authority: stranger.ca_pem(),
-            ..place
+            ..trusted_issuer
         };
         assert!(matches!(
             place.key_set(&loopback_guard()).await,

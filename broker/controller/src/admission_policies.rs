@@ -167,16 +167,16 @@ impl AdmissionPolicyChecks {
         let compared = self
             .compare_policy(self.pairing.admission_policy(), &site)
             .await;
-        let mut found = compared.as_ref().map(|(found, _)| found.clone());
-        if found == Some(Standing::Active) && self.context.leadership.leads(now) {
-            found = self
+        let mut pairing_standing = compared.as_ref().map(|(found, _)| found.clone());
+        if pairing_standing == Some(Standing::Active) && self.context.leadership.leads(now) {
+            pairing_standing = self
                 .trial
                 .policy_standing(&*self.context.objects, now.mono)
                 .await;
         } else {
             self.trial.forget_result();
         }
-        if let Some(found) = found {
+        if let Some(found) = pairing_standing {
             self.apply_standing(&self.pairing, found, Reason::PairingUnprotected);
         }
         if let Some((standing, exemptions)) = compared {

@@ -209,7 +209,7 @@ impl Deliveries {
             return Ok(Next::Retry);
         }
         // Nor is anything removed for a target that the policy does not include yet.
-        if !self.context.store.is_taken_in(
+        if !self.context.store.is_in_policy(
             &run.access.target,
             &run.policy,
             &self.context.faults.last_assembly(),

@@ -117,8 +117,8 @@ enum ChangeCheck {
 
 /// Makes every access due whose inputs have changed.
 fn mark_changed_due(context: &Context, queue: &mut HashMap<AccessName, QueueEntry>, now: Duration) {
-    let seen = access_inputs(context);
-    for (name, inputs) in &seen {
+    let current_inputs = access_inputs(context);
+    for (name, inputs) in &current_inputs {
         let (known, entry) = (
             queue.contains_key(name),
             queue.entry(name.clone()).or_default(),
@@ -140,7 +140,7 @@ fn mark_changed_due(context: &Context, queue: &mut HashMap<AccessName, QueueEntr
     }
     for (name, entry) in queue
         .iter_mut()
-        .filter(|(name, entry)| !seen.contains_key(*name) && entry.inputs != 0)
+        .filter(|(name, entry)| !current_inputs.contains_key(*name) && entry.inputs != 0)
     {
         tracing::debug!(access = %name, "an access is gone");
         *entry = QueueEntry {

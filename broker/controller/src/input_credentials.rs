@@ -61,7 +61,7 @@ struct KnownHashes {
 struct Credentials {
     parts: InputCredentialParts,
     listed: Vec<TokenCredential>,
-    known: BTreeMap<ObjectName, KnownHashes>,
+    hashes: BTreeMap<ObjectName, KnownHashes>,
     /// The last fault of each credential, so that it is logged once.
     faults: BTreeMap<ObjectName, String>,
     /// Where the next read begins.
@@ -74,7 +74,7 @@ pub async fn run_input_credential_refresh(mut parts: InputCredentialParts) {
     let mut credentials = Credentials {
         parts,
         listed,
-        known: BTreeMap::new(),
+        hashes: BTreeMap::new(),
         faults: BTreeMap::new(),
         next: 0,
     };
@@ -134,11 +134,11 @@ impl Credentials {
             let mut secrets = self.listed.iter().map(|credential| &credential.secret);
             secrets.any(|listed| listed == secret)
         };
-        self.known.retain(|secret, _| is_listed(secret));
+        self.hashes.retain(|secret, _| is_listed(secret));
         let new = self
             .listed
             .iter()
-            .filter(|credential| !self.known.contains_key(&credential.secret));
+            .filter(|credential| !self.hashes.contains_key(&credential.secret));
         new.cloned().collect()
     }
 
@@ -169,7 +169,7 @@ impl Credentials {
         let fault = match read {
             Ok((hashes, fault)) => {
                 let read_at = now;
-                self.known
+                self.hashes
                     .insert(secret.clone(), KnownHashes { hashes, read_at });
                 fault.map(|fault| fault.to_string())
             }
@@ -177,7 +177,7 @@ impl Credentials {
                 let away =
                     matches!(&error, InputSecretError::Hub(error) if error.proves_unreachable());
                 if !away {
-                    self.known.remove(secret);
+                    self.hashes.remove(secret);
                 }
                 Some(error.to_string())
             }
@@ -204,10 +204,10 @@ impl Credentials {
         let round = READ_INTERVAL * u32::try_from(rounds).unwrap_or(u32::MAX);
         let oldest = self.parts.max_stale + 2 * round;
         let now = self.parts.clock.now().mono;
-        self.known
+        self.hashes
             .retain(|_, known| now.saturating_sub(known.read_at) <= oldest);
         let hashes = self.listed.iter().filter_map(|credential| {
-            let known = self.known.get(&credential.secret)?;
+            let known = self.hashes.get(&credential.secret)?;
             Some((Arc::clone(&credential.credential), known.hashes.clone()))
         });
         let (book, shared) = CredentialBook::new(&self.parts.hash_key, hashes);

@@ -266,12 +266,12 @@ async fn update_status(
     let unguarded = target
         .and_then(|target| unchecked_policies::others_may_be_selected(&writer.labels, target));
     let incomplete = unchecked_policies::policies_are_incomplete(&writer.policies);
-    let known = known_answers(target, &ready, trials, answers);
-    let (reachable, authenticates) = (known.reachable_finding(), known.authenticates_finding());
+    let results = known_answers(target, &ready, trials, answers);
+    let (reachable, authenticates) = (results.reachable_finding(), results.authenticates_finding());
     writer.context.metrics.report_target(
         name,
         reachable.as_ref().map(Finding::is_true),
-        known.accesses.map(|accesses| accesses.counts),
+        results.accesses.map(|accesses| accesses.counts),
     );
     let optional = [
         ("TargetReachable", &reachable),
@@ -292,10 +292,10 @@ async fn update_status(
             .filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))),
     );
     let outcome = TargetOutcome {
-        summary: summary::of_target(&ready, &findings, &known.status_summary()),
+        summary: summary::of_target(&ready, &findings, &results.status_summary()),
         findings,
-        counts: known.accesses.map(|accesses| accesses.counts),
-        asked_at: known.asked_at(),
+        counts: results.accesses.map(|accesses| accesses.counts),
+        asked_at: results.asked_at(),
     };
     write_status(writer, name, &record, target, outcome).await
 }

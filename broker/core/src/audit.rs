@@ -309,7 +309,7 @@ mod tests {
             .unwrap(),
         )
         .unwrap();
-        let told = [
+        let members = [
             "caller",
             "callerUid",
             "access",
@@ -319,7 +319,7 @@ mod tests {
             "audience",
             "rule",
         ];
-        let told: Vec<&Value> = told.iter().map(|member| &line[member]).collect();
+        let members: Vec<&Value> = members.iter().map(|member| &line[member]).collect();
         let caller = "system:serviceaccount:tenant-a:notifier";
         let wanted = json!([
             caller,
@@ -331,6 +331,6 @@ mod tests {
             "prod",
             0
         ]);
-        assert_eq!(json!(told), wanted);
+        assert_eq!(json!(members), wanted);
     }
 }

@@ -251,7 +251,7 @@ mod tests {
         ExecInfo, ExecInfoError, ExecVersion, NamedByCluster, refresh_time, render_credential,
     };
 
-    fn info(spec: serde_json::Value) -> Result<ExecInfo, ExecInfoError> {
+    fn read_exec_info(spec: serde_json::Value) -> Result<ExecInfo, ExecInfoError> {
         let text = json!({ "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "spec": spec });
         ExecInfo::read(Some(text.to_string().as_bytes()))
     }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_cluster_is_read_and_its_config_is_not() {
-        let read = info(json!({ "interactive": true, "cluster": {
+        let read = read_exec_info(json!({ "interactive": true, "cluster": {
             "server": "https://t", "certificate-authority-data": "QQ==", "tls-server-name": "n", "proxy-url": "http://p",
             "config": { "server": "https://evil", "audience": "other" }, "disable-compression": true,
         } }));
@@ -310,13 +310,13 @@ mod tests {
             ("n", "http://p")
         );
         assert!(!cluster.insecure_skip_tls_verify);
-        assert_eq!(info(json!({})).unwrap().cluster, None);
+        assert_eq!(read_exec_info(json!({})).unwrap().cluster, None);
     }
 
     #[test]
     fn the_cluster_may_name_the_access_and_nothing_else() {
         let named = |config: serde_json::Value| {
-            info(json!({ "cluster": { "server": "https://t", "config": config } }))
+            read_exec_info(json!({ "cluster": { "server": "https://t", "config": config } }))
                 .unwrap()
                 .named
         };
@@ -379,7 +379,7 @@ mod tests {
             json!({ "cluster": { "proxy-url": {} } }),
         ] {
             assert!(
-                matches!(info(spec.clone()), Err(ExecInfoError::Member(_))),
+                matches!(read_exec_info(spec.clone()), Err(ExecInfoError::Member(_))),
                 "{spec}"
             );
         }

@@ -107,10 +107,10 @@ pub fn explain_refusal(policy: &Policy, name: &AccessName) -> String {
         let names: Vec<&str> = kinds.map(DeliveryType::as_str).collect();
         names.join(", ")
     };
-    let every = || DeliveryType::ALL.iter().map(|(_, kind)| *kind);
+    let all_types = || DeliveryType::ALL.iter().map(|(_, kind)| *kind);
     let offers_on_request = ON_REQUEST.iter().any(|kind| access.offers(*kind));
     if !offers_on_request {
-        let offered = types(&mut every().filter(|kind| access.offers(*kind)));
+        let offered = types(&mut all_types().filter(|kind| access.offers(*kind)));
         let starts: Vec<String> = access.deliveries.iter().filter_map(start_of).collect();
         let start = match starts.first() {
             Some(start) => format!("start from {start}, or "),
@@ -122,7 +122,7 @@ pub fn explain_refusal(policy: &Policy, name: &AccessName) -> String {
         .iter()
         .any(|kind| access.offers(*kind) && allowed(*kind))
     {
-        let granted = types(&mut every().filter(|kind| allowed(*kind)));
+        let granted = types(&mut all_types().filter(|kind| allowed(*kind)));
         return format!(
             "TargetCluster {} allows ServiceAccount {account} only {granted}",
             target.name

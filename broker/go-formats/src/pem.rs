@@ -319,10 +319,10 @@ mod tests {
     #[test]
     fn before_the_fixes_the_first_begin_counts() {
         let nested = b"-----BEGIN A-----\n-----BEGIN A-----k: v\nYWI=\n-----END A-----\n";
-        let found = |text: &[u8], go| blocks(text, go).len();
+        let count_blocks = |text: &[u8], go| blocks(text, go).len();
         for go in GoRelease::ALL {
             let expected = usize::from(!go.has_fixes_of_2025());
-            assert_eq!(found(nested, go), expected, "{}", go.name());
+            assert_eq!(count_blocks(nested, go), expected, "{}", go.name());
             // These were the same in every release.
             for (text, count) in [
                 ("x\n-----BEGIN A-----\nYWI=\n-----END A-----\nrest", 1),
@@ -342,7 +342,12 @@ mod tests {
                 ("-----BEGIN A-----\nYWI=\n-----END A-----x\n", 0),
                 ("", 0),
             ] {
-                assert_eq!(found(text.as_bytes(), go), count, "{}: {text}", go.name());
+                assert_eq!(
+                    count_blocks(text.as_bytes(), go),
+                    count,
+                    "{}: {text}",
+                    go.name()
+                );
             }
         }
     }

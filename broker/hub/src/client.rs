@@ -107,7 +107,7 @@ impl ListCursor {
 pub struct HubClient {
     client: kube::Client,
     /// Where the connections lead; `None` through a proxy.
-    place: Option<Endpoint>,
+    endpoint: Option<Endpoint>,
     /// Whose credentials it has, for messages.
     caller: HubCaller,
 }
@@ -121,22 +121,22 @@ impl HubClient {
     pub fn new(mut config: kube::Config) -> Result<Self, ClientError> {
         config.read_timeout = Some(MAX_CONNECTION_SILENCE);
         config.write_timeout = Some(CALL_DEADLINE);
-        let place = url::Url::parse(&config.cluster_url.to_string())
+        let endpoint = url::Url::parse(&config.cluster_url.to_string())
             .ok()
             .as_ref()
             .and_then(Endpoint::of_url);
-        let place = place.filter(|_| config.proxy_url.is_none()).map(|place| {
-            match &config.tls_server_name {
+        let place = endpoint
+            .filter(|_| config.proxy_url.is_none())
+            .map(|place| match &config.tls_server_name {
                 Some(name) => place.with_server_name(name),
                 None => place,
-            }
-        });
+            });
         let named = NamedParts::of(&config);
         let client =
             kube::Client::try_from(config).map_err(|error| named.into_client_error(&error))?;
         Ok(Self {
             client,
-            place,
+            endpoint: place,
             caller: HubCaller::User,
         })
     }
@@ -149,7 +149,7 @@ impl HubClient {
 
     /// The host and port that the client connects to; `None` through a proxy.
     pub(crate) fn host_and_port(&self) -> Option<(&str, u16)> {
-        self.place.as_ref().map(Endpoint::address)
+        self.endpoint.as_ref().map(Endpoint::address)
     }
 
     /// Sends a GET and returns the bytes of the response.
@@ -548,7 +548,7 @@ async fn transport_fault(error: &kube::Error, client: &HubClient) -> HubError {
             client.caller
         )),
         kube::Error::Service(_) | kube::Error::HyperError(_) => HubError::Unreachable(
-            ConnectionFault::diagnose(error, client.place.as_ref())
+            ConnectionFault::diagnose(error, client.endpoint.as_ref())
                 .await
                 .text,
         ),

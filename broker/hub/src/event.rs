@@ -21,7 +21,7 @@ use crate::ports::HubObjects;
 const MAX_NOTE_BYTES: usize = 1000;
 
 /// How many Events a namespace may cause at once.
-const AT_ONCE: u32 = 100;
+const MAX_EVENT_BURST: u32 = 100;
 /// How long until a namespace may cause one more.
 const ONE_MORE_AFTER: Duration = Duration::from_secs(2);
 /// How many namespaces are stored before those with a full budget are removed.
@@ -43,7 +43,7 @@ impl EventBudgets {
         // The time at which the budget is full again: each Event delays it, but never beyond the
         // time for a whole budget.
         let until = spent.get(namespace).copied().unwrap_or_default().max(now) + ONE_MORE_AFTER;
-        let fits = until <= now + ONE_MORE_AFTER * AT_ONCE;
+        let fits = until <= now + ONE_MORE_AFTER * MAX_EVENT_BURST;
         if fits {
             spent.insert(namespace.clone(), until);
         }

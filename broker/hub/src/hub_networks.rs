@@ -74,22 +74,22 @@ pub async fn readable_networks(
         apiserver_addresses(client),
         service_networks(client)
     );
-    let mut found = ReadableNetworks::default();
+    let mut networks = ReadableNetworks::default();
     if client.host_and_port().is_none() {
-        found.unread = Some(BEHIND_A_PROXY.to_owned());
+        networks.unread = Some(BEHIND_A_PROXY.to_owned());
     }
     for addresses in [own, endpoints] {
         match addresses {
-            Ok(addresses) => found.networks.apiservers.extend(addresses),
-            Err(error) => found.unread = Some(error.to_string()),
+            Ok(addresses) => networks.networks.apiservers.extend(addresses),
+            Err(error) => networks.unread = Some(error.to_string()),
         }
     }
     match services {
-        Ok(Some(services)) => found.networks.services = services,
-        Ok(None) => found.unread = Some(NO_SERVICE_CIDRS.to_owned()),
-        Err(error) => found.unread = Some(error.to_string()),
+        Ok(Some(services)) => networks.networks.services = services,
+        Ok(None) => networks.unread = Some(NO_SERVICE_CIDRS.to_owned()),
+        Err(error) => networks.unread = Some(error.to_string()),
     }
-    found
+    networks
 }
 
 /// Returns the ranges of the hub's Services; `None` for a hub before 1.33, which has no

@@ -20,7 +20,7 @@ const MISSING_AFTER: Duration = Duration::from_secs(60);
 pub struct LeadershipReader {
     until: Arc<AtomicU64>,
     /// When a replica was last seen to lead, by the monotonic clock.
-    seen: Arc<AtomicU64>,
+    last_led_at: Arc<AtomicU64>,
     changed: watch::Receiver<bool>,
 }
 
@@ -36,7 +36,7 @@ impl Default for LeadershipWriter {
         Self {
             reader: LeadershipReader {
                 until: Arc::default(),
-                seen: Arc::default(),
+                last_led_at: Arc::default(),
                 changed,
             },
             leads,
@@ -64,7 +64,7 @@ impl LeadershipWriter {
 impl LeadershipWriter {
     /// Notes that a replica, this one or another, led at this time, by the monotonic clock.
     pub fn set_seen(&self, at: Duration) {
-        self.reader.seen.store(
+        self.reader.last_led_at.store(
             u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
             Ordering::SeqCst,
         );
@@ -74,9 +74,9 @@ impl LeadershipWriter {
 impl LeadershipReader {
     /// Whether no replica has been seen to lead for a minute.
     pub fn is_missing(&self, now: Moment) -> bool {
-        let since = now
-            .mono
-            .saturating_sub(Duration::from_millis(self.seen.load(Ordering::SeqCst)));
+        let since = now.mono.saturating_sub(Duration::from_millis(
+            self.last_led_at.load(Ordering::SeqCst),
+        ));
         !self.leads(now) && since > MISSING_AFTER
     }
 

@@ -31,7 +31,7 @@ pub struct LeaderLease {
 /// the Lease come from the holder's clock, which may differ.
 #[derive(Default)]
 struct OtherHolder {
-    seen: Option<(LeaseSpec, Duration)>,
+    last_change: Option<(LeaseSpec, Duration)>,
 }
 
 #[derive(Deserialize)]
@@ -123,10 +123,10 @@ impl OtherHolder {
     fn current_leader(&mut self, own: &str, spec: &LeaseSpec, mono: Duration) -> Option<Leader> {
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         if holder.is_empty() || holder == own {
-            self.seen = None;
+            self.last_change = None;
             return None;
         }
-        match &self.seen {
+        match &self.last_change {
             Some((seen, since)) if seen == spec => {
                 // At most the longest accepted term. At least the term for which this replica leads
                 // after a renewal, even if the Lease states less.
@@ -141,7 +141,7 @@ impl OtherHolder {
                 let renewed = seen
                     .as_ref()
                     .is_some_and(|(seen, _)| seen.holder_identity == spec.holder_identity);
-                self.seen = Some((spec.clone(), mono));
+                self.last_change = Some((spec.clone(), mono));
                 Some(if renewed {
                     Leader::Another
                 } else {

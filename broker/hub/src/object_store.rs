@@ -221,7 +221,7 @@ impl ObjectStore {
 
     /// Whether the policy or its faults already reflect this target. Just after a list they may
     /// not, and an access must not appear refused because of that.
-    pub fn is_taken_in(&self, target: &ObjectName, policy: &Policy, faults: &Assembled) -> bool {
+    pub fn is_in_policy(&self, target: &ObjectName, policy: &Policy, faults: &Assembled) -> bool {
         let there = self
             .target(target)
             .is_some_and(|record| record.deleting.is_none());

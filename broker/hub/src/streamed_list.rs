@@ -38,12 +38,15 @@ impl PageEnd {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageSize {
     limit: u32,
-    most: u32,
+    max: u32,
 }
 
 impl PageSize {
     pub(crate) fn new(most: u32) -> Self {
-        Self { limit: most, most }
+        Self {
+            limit: most,
+            max: most,
+        }
     }
 
     /// The objects to ask for.
@@ -69,7 +72,7 @@ impl PageSize {
     /// Makes the next page larger after one that was far below the limit.
     fn grow(&mut self, bytes: u64) {
         if bytes < MAX_PAGE_BYTES / 2 {
-            self.limit = self.limit.saturating_mul(2).min(self.most);
+            self.limit = self.limit.saturating_mul(2).min(self.max);
         }
     }
 }

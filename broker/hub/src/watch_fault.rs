@@ -62,7 +62,7 @@ pub(super) fn status_message(status: &Status) -> String {
 
 /// Returns the kind of the innermost known fault.
 fn connection_fault(error: &(dyn Error + 'static)) -> String {
-    let mut found = "the connection failed".to_owned();
+    let mut description = "the connection failed".to_owned();
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(fault) = error.downcast_ref::<io::Error>() {
@@ -77,12 +77,12 @@ fn connection_fault(error: &(dyn Error + 'static)) -> String {
             match fault.kind() {
                 // These kinds carry no further information.
                 io::ErrorKind::Other | io::ErrorKind::InvalidData => {}
-                kind => found = kind.to_string(),
+                kind => description = kind.to_string(),
             }
         }
         next = error.source();
     }
-    found
+    description
 }
 
 #[cfg(test)]

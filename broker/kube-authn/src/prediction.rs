@@ -41,7 +41,7 @@ pub fn entry_for(bytes: &[u8], issuer: Option<&str>) -> Option<Entry> {
         .rev()
         .find_map(|minor| config::load_configuration(bytes, minor).ok())?;
     let entries = &loaded.configuration.jwt;
-    let found = entries
+    let matching_entry = entries
         .iter()
         .find(|entry| Some(entry.issuer.url.as_str()) == issuer);
     let only = || {
@@ -51,7 +51,7 @@ pub fn entry_for(bytes: &[u8], issuer: Option<&str>) -> Option<Entry> {
             None
         }
     };
-    let found = &found.or_else(only)?.issuer;
+    let found = &matching_entry.or_else(only)?.issuer;
     Some(Entry {
         issuer: found.url.clone(),
         discovery_url: if found.discovery_url.is_empty() {

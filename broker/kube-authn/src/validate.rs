@@ -85,7 +85,7 @@ pub fn validate_configuration(
         minor,
         disallowed: disallowed.iter().cloned().collect(),
         environment: Environment::new(minor),
-        found: Invalid::default(),
+        invalid: Invalid::default(),
     };
     if configuration.jwt.len() > 64 {
         let detail = "must have at most 64 items".to_owned();
@@ -96,7 +96,7 @@ pub fn validate_configuration(
             Some(configuration.jwt.len().to_string()),
             &detail,
         );
-        return Err(check.found);
+        return Err(check.invalid);
     }
     let (mut issuers, mut discovery) = (BTreeSet::new(), BTreeSet::new());
     let mut authenticators = Vec::new();
@@ -124,13 +124,13 @@ pub fn validate_configuration(
         }
     }
     check_anonymous(&mut check, configuration);
-    if check.found.errors.is_empty() && check.found.undetermined.is_empty() {
+    if check.invalid.errors.is_empty() && check.invalid.undetermined.is_empty() {
         return Ok(Compiled {
             minor,
             authenticators,
         });
     }
-    Err(check.found)
+    Err(check.invalid)
 }
 
 fn check_anonymous(check: &mut Check, configuration: &AuthenticationConfiguration) {
@@ -183,7 +183,7 @@ pub(crate) struct Check {
     minor: Minor,
     disallowed: BTreeSet<String>,
     environment: Environment,
-    found: Invalid,
+    invalid: Invalid,
 }
 
 impl Check {
@@ -200,7 +200,7 @@ impl Check {
         value: Option<String>,
         detail: &str,
     ) {
-        self.found.errors.push(FieldError {
+        self.invalid.errors.push(FieldError {
             code,
             kind,
             path: path.to_owned(),
@@ -212,7 +212,7 @@ impl Check {
 
     /// As [`Self::add_invalid`], with a value that the apiserver does not print.
     fn invalid_omitted(&mut self, code: Code, path: &str, detail: String, exact: bool) {
-        self.found.errors.push(FieldError {
+        self.invalid.errors.push(FieldError {
             code,
             kind: ErrorType::Invalid,
             path: path.to_owned(),
@@ -264,7 +264,7 @@ impl Check {
     }
 
     fn add_undetermined(&mut self, code: Code, path: &str, reason: &str) {
-        self.found
+        self.invalid
             .undetermined
             .push(Undetermined::new(code, format!("{path}: {reason}")));
     }

@@ -111,7 +111,7 @@ where
             let told = tells_source.then_some(source);
             let service = ConnectionService {
                 routes,
-                told,
+                reported_source: told,
                 certificate: chain_of(&inner),
                 answers: Arc::clone(&answers),
             };
@@ -139,7 +139,7 @@ fn bound_kernel(_: &TcpStream, _: Times) {}
 pub(crate) struct ConnectionService {
     routes: Router,
     /// The source of the connection, if the routes receive it.
-    told: Option<Source>,
+    reported_source: Option<Source>,
     /// What the client presented in the handshake.
     certificate: Option<Arc<PresentedChain>>,
     answers: Arc<ConnectionRequests>,
@@ -162,7 +162,7 @@ impl Service<Request<Incoming>> for ConnectionService {
         let follow = (request.version() == Version::HTTP_2).then(|| Arc::clone(&self.answers));
         let close = framing::ends_connection(&request);
         let refused = framing::refuse_ambiguous(&request);
-        if let Some(source) = self.told {
+        if let Some(source) = self.reported_source {
             request.extensions_mut().insert(source);
         }
         if let Some(chain) = &self.certificate {

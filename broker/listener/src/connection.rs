@@ -68,7 +68,7 @@ pub(crate) struct BoundedStream<T> {
     /// When to check the limits next. Progress is only recorded and does not reset the timer, which
     /// would cost more.
     timer: Pin<Box<Sleep>>,
-    place: OpenConnection,
+    open_connection: OpenConnection,
 }
 
 /// Response bytes that are pending and cannot be sent.
@@ -100,7 +100,7 @@ impl<T> BoundedStream<T> {
             blocked: None,
             answers,
             timer,
-            place,
+            open_connection: place,
         }
     }
 
@@ -129,7 +129,7 @@ impl<T> BoundedStream<T> {
                 Ok(())
             }
             Err(why) => {
-                self.place.count_ended(why);
+                self.open_connection.count_ended(why);
                 Err(Error::new(ErrorKind::TimedOut, why))
             }
         }
@@ -469,7 +469,7 @@ mod tests {
             blocked: None,
             answers: Arc::clone(&answers),
             timer: stream.timer,
-            place: stream.place,
+            open_connection: stream.open_connection,
         };
         answers.note_request();
         let before = Instant::now();

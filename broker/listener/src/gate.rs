@@ -68,7 +68,7 @@ pub(crate) struct ConnectionLimits {
 pub(crate) struct Gate {
     listener: &'static str,
     metrics: Arc<dyn ListenerMetrics>,
-    places: Mutex<ConnectionCounts>,
+    counts: Mutex<ConnectionCounts>,
     handshakes: Option<HandshakeRates>,
     started: tokio::time::Instant,
 }
@@ -115,7 +115,7 @@ impl Gate {
         Arc::new(Self {
             listener,
             metrics,
-            places: Mutex::new(ConnectionCounts {
+            counts: Mutex::new(ConnectionCounts {
                 sources,
                 connections,
                 handshakes,
@@ -154,7 +154,7 @@ impl Gate {
     }
 
     fn lock_counts(&self) -> MutexGuard<'_, ConnectionCounts> {
-        self.places.lock()
+        self.counts.lock()
     }
 }
 

@@ -17,9 +17,9 @@ use crate::client_certificate::{ClientCertificates, PossessionVerifier};
 
 /// A serving certificate cannot be used: what, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}: {place}: {problem}; fix: {fix}", reason = Reason::ServingCertificateInvalid)]
+#[error("{reason}: {location}: {problem}; fix: {fix}", reason = Reason::ServingCertificateInvalid)]
 pub struct ServingCertificateError {
-    place: String,
+    location: String,
     problem: String,
     fix: String,
     state: SourceState,
@@ -40,7 +40,7 @@ impl ServingCertificateError {
     /// Says that what was read is wrong.
     pub fn new(place: String, problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
-            place,
+            location: place,
             problem: problem.into(),
             fix: fix.into(),
             state: SourceState::Wrong,
@@ -78,7 +78,7 @@ impl ServingCertificateError {
 
     /// The problem and the fix, without the reason code, which an Event has in a field of its own.
     pub(crate) fn message(&self) -> String {
-        format!("{}: {}; fix: {}", self.place, self.problem, self.fix)
+        format!("{}: {}; fix: {}", self.location, self.problem, self.fix)
     }
 }
 

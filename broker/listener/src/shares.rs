@@ -44,7 +44,7 @@ impl Limits {
 pub(crate) struct Sources {
     /// With `None`, sources are not counted, because all clients come from one address.
     limits: Option<Limits>,
-    held: HashMap<Source, SourceUsage>,
+    usage_by_source: HashMap<Source, SourceUsage>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +57,7 @@ impl Sources {
     pub(crate) fn new(limits: Option<Limits>) -> Self {
         Self {
             limits,
-            held: HashMap::new(),
+            usage_by_source: HashMap::new(),
         }
     }
 
@@ -74,9 +74,9 @@ impl Sources {
         {
             return false;
         }
-        self.held.entry(source).or_default().all += amount;
+        self.usage_by_source.entry(source).or_default().all += amount;
         if network != source {
-            self.held.entry(network).or_default().all += amount;
+            self.usage_by_source.entry(network).or_default().all += amount;
         }
         true
     }
@@ -91,7 +91,7 @@ impl Sources {
     }
 
     fn reduce_usage(&mut self, source: Source, amount: u32) {
-        if let Entry::Occupied(mut entry) = self.held.entry(source) {
+        if let Entry::Occupied(mut entry) = self.usage_by_source.entry(source) {
             entry.get_mut().all = entry.get().all.saturating_sub(amount);
             if entry.get().all == 0 {
                 entry.remove();
@@ -100,12 +100,15 @@ impl Sources {
     }
 
     fn usage_of(&self, source: &Source) -> SourceUsage {
-        self.held.get(source).copied().unwrap_or_default()
+        self.usage_by_source
+            .get(source)
+            .copied()
+            .unwrap_or_default()
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.held.len()
+        self.usage_by_source.len()
     }
 }
 
@@ -189,7 +192,7 @@ impl Pool {
             return None;
         }
         self.kept.taken += amount;
-        sources.held.entry(network).or_default().kept += amount;
+        sources.usage_by_source.entry(network).or_default().kept += amount;
         Some(PoolUsage {
             shared: 0,
             kept: amount,
@@ -201,7 +204,7 @@ impl Pool {
         self.shared.taken = self.shared.taken.saturating_sub(taken.shared);
         self.kept.taken = self.kept.taken.saturating_sub(taken.kept);
         if taken.kept > 0
-            && let Some(held) = sources.held.get_mut(&source.network())
+            && let Some(held) = sources.usage_by_source.get_mut(&source.network())
         {
             held.kept = held.kept.saturating_sub(taken.kept);
         }

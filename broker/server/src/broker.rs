@@ -79,7 +79,7 @@ pub struct Issuance {
     /// The token.
     pub token: Arc<BoundToken>,
     /// The token's remaining lifetime for the caller.
-    pub usable: Duration,
+    pub remaining_lifetime: Duration,
     /// The target of the token; its settings are in `policy`.
     pub target: ObjectName,
     /// The policy that granted the token.
@@ -557,7 +557,7 @@ impl Broker {
         Ok(Granted {
             issue: Issuance {
                 token,
-                usable,
+                remaining_lifetime: usable,
                 target: pair.target().clone(),
                 policy,
                 ca_pem,

@@ -28,11 +28,11 @@ use keyferry_platform::audit_sink::AuditSink;
 use keyferry_platform::clock::Clock;
 use keyferry_platform::fleet_index::{FleetIndexReader, IndexedPolicy};
 use keyferry_platform::metrics::Metrics;
-use turn::Turns;
+use turn::ReadLimits;
 
 use crate::broker::{Refusal, RefusedInputCertificate};
 
-pub(crate) use turn::Turn;
+pub(crate) use turn::ReadPermit;
 
 /// The route's name in audit records.
 pub(crate) const ROUTE_NAME: &str = "inputs";
@@ -110,14 +110,14 @@ pub struct Inputs {
     parts: InputsParts,
     /// When the policy is made of all objects of the hub.
     settled_at: Duration,
-    turns: Turns,
+    read_limits: ReadLimits,
 }
 
 /// A collection, and the right to keep it in memory until it is sent.
 #[derive(Debug)]
 pub(crate) struct InputsAnswer {
     pub(crate) collection: Collection,
-    pub(crate) turn: Turn,
+    pub(crate) permit: ReadPermit,
 }
 
 /// Why a request for fleet inputs gets none.
@@ -143,11 +143,11 @@ impl Inputs {
     /// Creates the service. The watches of the hub's objects must be complete.
     pub fn new(parts: InputsParts) -> Self {
         let settled_at = parts.clock.now().mono + POLICY_SETTLES;
-        let turns = Turns::new(parts.requests_per_second);
+        let turns = ReadLimits::new(parts.requests_per_second);
         Self {
             parts,
             settled_at,
-            turns,
+            read_limits: turns,
         }
     }
 
@@ -160,8 +160,8 @@ impl Inputs {
     ) -> Result<InputsAnswer, InputsRefusal> {
         let now = self.parts.clock.now();
         let caller = self.verify_caller(shown, now)?;
-        let turn = self.turns.begin_read(&caller, now.mono);
-        let turn = turn.map_err(|_| InputsRefusal::TooMany)?;
+        let permit = self.read_limits.begin_read(&caller, now.mono);
+        let permit = permit.map_err(|_| InputsRefusal::TooMany)?;
         let mut record = AuditRecord {
             time: now.wall,
             request_id,
@@ -193,7 +193,7 @@ impl Inputs {
         let recorded = self.parts.audit.record(&record).await;
         self.parts.metrics.count_request(decision, reason);
         match recorded {
-            Ok(()) => outcome.map(|collection| InputsAnswer { collection, turn }),
+            Ok(()) => outcome.map(|collection| InputsAnswer { collection, permit }),
             // A refusal stays one: to withhold it would not be any safer.
             Err(_) => Err(outcome.err().unwrap_or(InputsRefusal::Unrecorded)),
         }

@@ -13,13 +13,13 @@ const MAX_DELAYED: usize = 256;
 /// The places for delayed refusals.
 #[derive(Debug)]
 pub(crate) struct RefusalDelay {
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl Default for RefusalDelay {
     fn default() -> Self {
         Self {
-            places: Semaphore::new(MAX_DELAYED),
+            permits: Semaphore::new(MAX_DELAYED),
         }
     }
 }
@@ -27,12 +27,12 @@ impl Default for RefusalDelay {
 impl RefusalDelay {
     /// Whether no further refusal can wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.places.available_permits() == 0
+        self.permits.available_permits() == 0
     }
 
     /// Waits for a moment, if not too many refusals wait already.
     pub(crate) async fn wait_if_few(&self) {
-        if let Ok(_place) = self.places.try_acquire() {
+        if let Ok(_place) = self.permits.try_acquire() {
             tokio::time::sleep(REFUSAL_DELAY).await;
         }
     }
@@ -52,7 +52,7 @@ mod tests {
         join_all((0..MAX_DELAYED).map(|_| delay.wait_if_few())).await;
         assert_eq!(begun.elapsed(), REFUSAL_DELAY);
         let all = delay
-            .places
+            .permits
             .acquire_many(u32::try_from(MAX_DELAYED).unwrap())
             .await;
         delay.wait_if_few().await;

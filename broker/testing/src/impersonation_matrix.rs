@@ -29,7 +29,7 @@ const RECORDED: [(u16, &str); 2] = [
     (33, include_str!("impersonation_matrix/1.33.jsonl")),
     (36, include_str!("impersonation_matrix/1.36.jsonl")),
 ];
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT_REQUESTS: usize = 32;
 
 /// A ServiceAccount that impersonates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,7 +292,7 @@ impl Cell {
         headers
     }
 
-    async fn answer(
+    async fn send_probe_request(
         &self,
         client: &Client,
         server: &str,
@@ -380,11 +380,11 @@ pub async fn answers(
         let token = tokens
             .get(cell.requestor.name)
             .expect("every requestor has a token");
-        let answer = cell.answer(client, server, token).await?;
+        let answer = cell.send_probe_request(client, server, token).await?;
         Ok((cell.id(), answer))
     });
     let answers: Vec<Result<_, reqwest::Error>> = stream::iter(asked)
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(MAX_CONCURRENT_REQUESTS)
         .collect()
         .await;
     answers.into_iter().collect()

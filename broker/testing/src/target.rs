@@ -189,7 +189,7 @@ pub struct TargetPolicy {
     own_users: Mutex<Vec<(SecretString, UserInfo)>>,
     rbac: Mutex<Arc<RbacPolicy>>,
     provider: Provider,
-    seen: Mutex<Vec<SeenRequest>>,
+    seen_requests: Mutex<Vec<SeenRequest>>,
 }
 
 impl EmbeddedTarget {
@@ -248,7 +248,7 @@ impl EmbeddedTarget {
     /// Every request that carried a bearer token and every token reviewed, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<SeenRequest> {
-        locked(&self.policy.seen).clone()
+        locked(&self.policy.seen_requests).clone()
     }
 
     /// Forgets the discovery document and all keys, as a reload of the configuration does.
@@ -276,7 +276,7 @@ impl TargetPolicy {
             admin_token,
             rbac: Mutex::new(Arc::new(rbac)),
             options,
-            seen: Mutex::default(),
+            seen_requests: Mutex::default(),
         })
     }
 
@@ -379,7 +379,7 @@ impl ServerPolicy for TargetPolicy {
                 cause: refusal.to_string(),
             },
         };
-        locked(&self.seen).push(SeenRequest {
+        locked(&self.seen_requests).push(SeenRequest {
             at: self.now(),
             method: method.to_owned(),
             path: path.to_owned(),

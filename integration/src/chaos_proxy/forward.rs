@@ -16,7 +16,7 @@ use crate::https::Connection;
 
 const REQUEST_BODY_LIMIT: usize = 16 * 1024 * 1024;
 
-pub(super) async fn answer(
+pub(super) async fn forward_request(
     State(state): State<ProxyState>,
     Extension(connection): Extension<Connection>,
     request: Request,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{ControlPlane, ControlPlaneError};
 
 /// Long enough for a busy machine.
-const WITHIN: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /// The subject of a check: a user by name, or any member of a group.
@@ -56,12 +56,12 @@ impl ControlPlane {
         as_wanted: impl Fn(bool) -> bool,
     ) -> Result<(), ControlPlaneError> {
         let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec });
-        let limit = Instant::now() + WITHIN;
+        let limit = Instant::now() + WAIT_LIMIT;
         while !as_wanted(self.admin.create(REVIEWS, &review).await?["status"]["allowed"] == true) {
             if Instant::now() > limit {
                 return Err(ControlPlaneError::RoleUnseen {
                     name: self.spec.name.clone(),
-                    seconds: WITHIN.as_secs(),
+                    seconds: WAIT_LIMIT.as_secs(),
                     review: review.to_string(),
                 });
             }

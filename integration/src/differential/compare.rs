@@ -89,24 +89,24 @@ impl Tally {
 
 /// Compares a ruling with an oracle's answer.
 pub(crate) fn compare(ours: &Ruling, theirs: &Answer) -> Comparison {
-    let mut found = Comparison::default();
+    let mut comparison = Comparison::default();
     if theirs.failure.is_some() {
-        found.tally.panicked += 1;
-        return found;
+        comparison.tally.panicked += 1;
+        return comparison;
     }
     match (
         ours,
         &theirs.load_error,
         theirs.validation_errors.as_slice(),
     ) {
-        (Ruling::Undetermined { why }, _, _) => found.undetermined(why),
+        (Ruling::Undetermined { why }, _, _) => comparison.undetermined(why),
         (Ruling::NotLoaded { text, exact }, Some(load_error), _) => {
             let (our_class, their_class) =
                 (class::of_load_error(text), class::of_load_error(load_error));
             if !exact || (our_class == their_class && *text == load_error_of_a_server(load_error)) {
-                found.agree_on_text(text, load_error, *exact)
+                comparison.agree_on_text(text, load_error, *exact)
             } else {
-                found.differ(
+                comparison.differ(
                     None,
                     format!("load error: ours {our_class}, theirs {their_class}"),
                     text,
@@ -115,10 +115,10 @@ pub(crate) fn compare(ours: &Ruling, theirs: &Answer) -> Comparison {
             }
         }
         (Ruling::NotValid { errors, complete }, None, [_, ..]) => {
-            compare_faults(errors, *complete, theirs, &mut found)
+            compare_faults(errors, *complete, theirs, &mut comparison)
         }
-        (Ruling::Verdicts(verdicts), None, []) => compare_tokens(verdicts, theirs, &mut found),
-        _ => found.differ(
+        (Ruling::Verdicts(verdicts), None, []) => compare_tokens(verdicts, theirs, &mut comparison),
+        _ => comparison.differ(
             None,
             format!(
                 "configuration: ours {}, theirs {}",
@@ -129,7 +129,7 @@ pub(crate) fn compare(ours: &Ruling, theirs: &Answer) -> Comparison {
             &their_stage_text(theirs),
         ),
     }
-    found
+    comparison
 }
 
 impl Comparison {

@@ -32,7 +32,7 @@ pub async fn recorded(oracles: &Oracles) -> TestResult {
     let inputs: Value = serde_json::from_str(&read(&inputs)?)?;
     let written = read(&table)?;
     if std::env::var_os("KEYFERRY_WRITE_COPIES").is_some_and(|value| value == "1") {
-        let every = Oracles::of(&OracleRelease::EVERY_MINOR)
+        let oracles = Oracles::of(&OracleRelease::EVERY_MINOR)
             .await
             .map_err(|error| format!("{error:?}"))?;
         let mut known = BTreeSet::new();
@@ -49,7 +49,7 @@ pub async fn recorded(oracles: &Oracles) -> TestResult {
             .chain(catalogue)
             .filter(|expression| known.insert(expression.clone()))
             .collect();
-        let table_text = table_of(&every, &inputs, &expressions).await?;
+        let table_text = table_of(&oracles, &inputs, &expressions).await?;
         return Ok(std::fs::write(&table, table_text)?);
     }
     let rows = rows(&written)?;

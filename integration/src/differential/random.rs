@@ -37,7 +37,7 @@ impl Random {
     }
 
     /// A random element by value; the slice must not be empty.
-    pub(crate) fn one<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick_copied<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 }

@@ -98,7 +98,7 @@ struct Report {
     kinds: BTreeMap<(String, usize), usize>,
     reasons: BTreeMap<String, usize>,
     words: BTreeSet<(String, String)>,
-    found: Vec<Found>,
+    mismatches: Vec<Found>,
     /// The classes of refusals that the oracles gave.
     classes: BTreeSet<&'static str>,
     /// The tallies of each family of cases, by release.
@@ -138,7 +138,7 @@ pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
     }
     print(oracles, &report);
     let mut shown = String::new();
-    for found in report.found.iter().take(settings.shown) {
+    for found in report.mismatches.iter().take(settings.shown) {
         shown.push_str(&shrunk(oracles, &keys, settings, found).await?);
     }
     let disagreed: usize = report.tallies.iter().map(|tally| tally.disagreed).sum();
@@ -239,11 +239,11 @@ impl Report {
             // One kind may have several causes. Skip a case that already shows this kind on another
             // release, because it rarely shows another cause.
             let elsewhere = self
-                .found
+                .mismatches
                 .iter()
                 .any(|found| found.number == number && found.kind == difference.kind);
             if *seen <= 12 && !elsewhere {
-                self.found.push(Found {
+                self.mismatches.push(Found {
                     release,
                     number,
                     kind: difference.kind,

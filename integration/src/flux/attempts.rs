@@ -17,7 +17,7 @@ const SUCCEEDED: &str = "ReconciliationSucceeded";
 /// A running watch of one Kustomization. Dropping it ends it.
 #[derive(Debug)]
 pub struct Attempts {
-    seen: Arc<Mutex<Seen>>,
+    observed: Arc<Mutex<Seen>>,
     watching: JoinHandle<()>,
 }
 
@@ -47,8 +47,8 @@ impl Attempts {
             .send()
             .await?
             .error_for_status()?;
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        let writes = Arc::clone(&seen);
+        let observed = Arc::new(Mutex::new(Seen::default()));
+        let writes = Arc::clone(&observed);
         let watching = tokio::spawn(async move {
             let mut unread = Vec::new();
             let why = loop {
@@ -59,12 +59,12 @@ impl Attempts {
                 }
                 while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
                     let line: Vec<u8> = unread.drain(..=end).collect();
-                    held(&writes).take(&serde_json::from_slice(&line).unwrap_or_default());
+                    lock_observed(&writes).take(&serde_json::from_slice(&line).unwrap_or_default());
                 }
             };
-            held(&writes).ended = Some(why);
+            lock_observed(&writes).ended = Some(why);
         });
-        Ok(Self { seen, watching })
+        Ok(Self { observed, watching })
     }
 
     /// The number of reconciles so far, if all of them succeeded.
@@ -72,7 +72,7 @@ impl Attempts {
     /// # Errors
     /// A reconcile failed (with its message), or the watch has ended, so the result is unknown.
     pub fn succeeded(&self) -> Result<u64, TestError> {
-        let seen = held(&self.seen);
+        let seen = lock_observed(&self.observed);
         if let Some(why) = &seen.ended {
             return Err(format!("the watch of a Kustomization is over: {why}").into());
         }
@@ -117,7 +117,7 @@ impl Seen {
     }
 }
 
-fn held(seen: &Mutex<Seen>) -> parking_lot::MutexGuard<'_, Seen> {
+fn lock_observed(seen: &Mutex<Seen>) -> parking_lot::MutexGuard<'_, Seen> {
     seen.lock()
 }
 
@@ -139,21 +139,29 @@ mod tests {
 
     #[test]
     fn every_kind_of_failure_is_kept() {
-        let mut seen = Seen::default();
+        let mut observed = Seen::default();
         for (kind, ready) in [("ADDED", "Unknown"), ("MODIFIED", "True")] {
-            seen.take(&event(kind, ready, SUCCEEDED));
+            observed.take(&event(kind, ready, SUCCEEDED));
         }
-        assert_eq!((seen.reconciled, seen.failures.len()), (5, 0), "{seen:?}");
+        assert_eq!(
+            (observed.reconciled, observed.failures.len()),
+            (5, 0),
+            "{observed:?}"
+        );
         for bad in [
             event("MODIFIED", "False", SUCCEEDED),
             event("MODIFIED", "True", "ReconciliationFailed"),
             event("ERROR", "True", SUCCEEDED),
         ] {
-            let before = seen.failures.len();
-            seen.take(&bad);
-            assert_eq!(seen.failures.len(), before + 1, "{seen:?}");
+            let before = observed.failures.len();
+            observed.take(&bad);
+            assert_eq!(observed.failures.len(), before + 1, "{observed:?}");
         }
-        seen.take(&event("MODIFIED", "True", SUCCEEDED));
-        assert_eq!(seen.failures.len(), 3, "what failed once is not forgotten");
+        observed.take(&event("MODIFIED", "True", SUCCEEDED));
+        assert_eq!(
+            observed.failures.len(),
+            3,
+            "what failed once is not forgotten"
+        );
     }
 }

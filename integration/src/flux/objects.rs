@@ -13,7 +13,7 @@ const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1";
 const KUSTOMIZE: &str = "/apis/kustomize.toolkit.fluxcd.io/v1";
 /// How long to wait. Flux retries after the interval of the object, which is a few seconds in these
 /// tests.
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A GitRepository of a test.
 #[derive(Debug, Clone, Copy)]
@@ -158,7 +158,7 @@ async fn until(
     wanted: &str,
     holds: impl Fn(&Value, &Value) -> bool,
 ) -> Result<Value, TestError> {
-    until_object(hub.admin(), path, wanted, WITHIN, |object| {
+    until_object(hub.admin(), path, wanted, WAIT_LIMIT, |object| {
         holds(object, condition(object, "Ready"))
     })
     .await

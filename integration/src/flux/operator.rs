@@ -118,11 +118,11 @@ impl DeployedFlux {
             flags: Vec::new(),
         };
         for part in COMPONENTS {
-            let given = deployed_flags(hub, part).await?;
+            let operator_flags = deployed_flags(hub, part).await?;
             let name = part.binary();
             let kubeconfig =
                 service_account_kubeconfig(hub, FLUX_NAMESPACE, name, TOKEN_SECONDS).await?;
-            let mut flags = own_flags(&given);
+            let mut flags = own_flags(&operator_flags);
             flags.extend(match part {
                 Part::SourceController => storage_flags(folder)?,
                 _ => vec!["--requeue-dependency=1s".to_owned()],
@@ -138,7 +138,7 @@ impl DeployedFlux {
             };
             let process = controller.start().await?;
             deployed.controllers.push((process, kubeconfig));
-            deployed.flags.push((part, given));
+            deployed.flags.push((part, operator_flags));
         }
         Ok(deployed)
     }

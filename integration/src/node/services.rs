@@ -20,7 +20,7 @@ use crate::rest::RestClient;
 use crate::runner::TestError;
 
 /// kube-proxy follows a watch; this reads as often as its default allows it to change rules.
-const EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The Services of a cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,11 @@ impl Services {
 
     /// Listens at a port of this machine that leads to a port of a Service, `namespace/name`, which
     /// need not exist yet.
-    pub(super) fn outside(&self, service: &str, port: u16) -> Result<SocketAddr, TestError> {
+    pub(super) fn open_service_port(
+        &self,
+        service: &str,
+        port: u16,
+    ) -> Result<SocketAddr, TestError> {
         let listener = bound_listener()?;
         let address = listener.local_addr()?;
         let sent = self.outside.send((listener, service.to_owned(), port));
@@ -105,15 +109,15 @@ async fn read(admin: RestClient, routes: Arc<Mutex<Routes>>) {
         let services = admin.get("/api/v1/services").await;
         let slices = admin.get("/apis/discovery.k8s.io/v1/endpointslices").await;
         if let (Ok(services), Ok(slices)) = (services, slices) {
-            *routes.lock() = found(&services, &slices);
+            *routes.lock() = service_routes(&services, &slices);
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// The routes of all Services with an address of the cluster. A Service without a ready Pod has
 /// none, so that connections to it are refused.
-fn found(services: &Value, slices: &Value) -> Routes {
+fn service_routes(services: &Value, slices: &Value) -> Routes {
     let mut routes = Routes::default();
     for service in items(services) {
         let Some(address) = service["spec"]["clusterIP"].as_str() else {
@@ -186,7 +190,7 @@ async fn serve(routes: Arc<Mutex<Routes>>) {
                 Err(error) => eprintln!("the node cannot listen at Service {address}: {error}"),
             }
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -253,7 +257,7 @@ mod tests {
             slice("keyferry", "10.244.0.3", false),
             slice("other", "10.244.0.4", true),
         ]});
-        let routes = found(&services, &slices);
+        let routes = service_routes(&services, &slices);
         let expected = ("10.96.0.9:443".parse(), "10.244.0.2:9443".parse());
         let (Ok(service), Ok(pod)) = expected else {
             panic!("no addresses");
@@ -261,6 +265,6 @@ mod tests {
         assert_eq!(routes.pods, BTreeMap::from([(service, vec![pod])]));
         assert_eq!(routes.addresses.len(), 1, "{routes:?}");
         let none = json!({ "items": [slice("keyferry", "10.244.0.3", false)] });
-        assert!(found(&services, &none).pods.is_empty());
+        assert!(service_routes(&services, &none).pods.is_empty());
     }
 }

@@ -79,7 +79,7 @@ impl Lane {
     pub(super) fn new(name: &'static str, traits: Traits, lanes: &Arc<Lanes>) -> Arc<Self> {
         Arc::new(Self {
             name,
-            slots: Semaphore::new(traits.at_once),
+            slots: Semaphore::new(traits.concurrent_tests),
             traits,
             lanes: Arc::clone(lanes),
             selected: AtomicBool::new(false),

@@ -107,7 +107,7 @@ impl Run {
         let mut registered = Vec::new();
         for (name, suite) in self.suites {
             let mut traits = suite.traits;
-            traits.at_once = arguments.test_threads.unwrap_or(traits.at_once);
+            traits.concurrent_tests = arguments.test_threads.unwrap_or(traits.concurrent_tests);
             let lane = Lane::new(name, traits, &lanes);
             let of_suite = (suite.trials)(&lane);
             registered.push(register(name, lane.traits().needed.as_slice(), &of_suite));

@@ -21,7 +21,7 @@ pub const RECONCILER: &str = "reconciler";
 pub const ISSUER: &str = "https://hub.keyferry.test";
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
 /// How long the controller may take for what it does by itself.
-const PATIENCE: Duration = Duration::from_secs(100);
+const CONTROLLER_WAIT_LIMIT: Duration = Duration::from_secs(100);
 
 /// A hub with the installed CRDs and admission policies, its Keyferry, and two targets.
 pub struct OnHub {
@@ -204,7 +204,7 @@ impl OnHub {
         wanted: &str,
         is: impl Fn(&Value) -> bool,
     ) -> Result<Value, TestError> {
-        until_object(self.hub.admin(), path, wanted, PATIENCE, is).await
+        until_object(self.hub.admin(), path, wanted, CONTROLLER_WAIT_LIMIT, is).await
     }
 
     /// Applies an object whose kind has only just been added to the hub.
@@ -212,7 +212,7 @@ impl OnHub {
     /// # Errors
     /// The hub did not take it within 100 s.
     pub async fn until_served(&self, path: &str, object: &Value) -> Result<(), TestError> {
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + CONTROLLER_WAIT_LIMIT;
         while let Err(error) = self.hub.admin().apply(path, object).await {
             if Instant::now() > limit {
                 return Err(error.into());
@@ -248,12 +248,12 @@ impl OnHub {
 /// # Errors
 /// The object still exists after 100 s.
 pub async fn until_gone(client: &RestClient, path: &str) -> Result<(), TestError> {
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + CONTROLLER_WAIT_LIMIT;
     while client.exists(path).await? {
         if Instant::now() > limit {
             let left = client.get(path).await?;
             return Err(format!(
-                "{path} is still there after {PATIENCE:?}: {}",
+                "{path} is still there after {CONTROLLER_WAIT_LIMIT:?}: {}",
                 left["metadata"]
             )
             .into());
@@ -336,7 +336,7 @@ async fn until_protected(hub: &ControlPlane) -> Result<(), TestError> {
     });
     hub.admin().create("/api/v1/namespaces", &namespace).await?;
     hub.create_service_account(CLOSED, "nobody").await?;
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + CONTROLLER_WAIT_LIMIT;
     loop {
         let refused = hub.token_request(CLOSED, "nobody", &[], 600).await;
         let refused = refused.err().map(|error| error.to_string());
@@ -348,7 +348,7 @@ async fn until_protected(hub: &ControlPlane) -> Result<(), TestError> {
         }
         if Instant::now() > limit {
             return Err(format!(
-                "the admission policies are not active after {PATIENCE:?}: {refused:?}"
+                "the admission policies are not active after {CONTROLLER_WAIT_LIMIT:?}: {refused:?}"
             )
             .into());
         }

@@ -37,21 +37,21 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             ("reader", &reader, "other"),
             ("minter", &minter, "reconciler"),
         ] {
-            let what = format!("{name} for {account} on {}", hub.name());
+            let description = format!("{name} for {account} on {}", hub.name());
             must_be_denied(
-                &what,
+                &description,
                 client.create(&path, &access("new", account)).await,
                 POLICY,
             )?;
             must_be_denied(
-                &what,
+                &description,
                 client
                     .create(&format!("{path}?dryRun=All"), &access("new", account))
                     .await,
                 POLICY,
             )?;
             must_be_denied(
-                &what,
+                &description,
                 client
                     .apply(&format!("{path}/new"), &access("new", account))
                     .await,
@@ -59,7 +59,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             )?;
             let mut unnamed = access("", account);
             unnamed["metadata"] = json!({ "generateName": "new-", "namespace": "tenant-a" });
-            must_be_denied(&what, client.create(&path, &unnamed).await, POLICY)?;
+            must_be_denied(&description, client.create(&path, &unnamed).await, POLICY)?;
         }
         must_pass(
             "a minter for its account",
@@ -162,7 +162,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
 
 /// Checks that Keyferry recognises the policy as an apiserver returns it, with defaults filled in,
 /// and does not accept versions without effect.
-pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
+pub(super) async fn active_policy_is_recognised(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         let policy_path = format!("{ADMISSION}/validatingadmissionpolicies/{POLICY}");
         let binding_path = format!("{ADMISSION}/validatingadmissionpolicybindings/{POLICY}");

@@ -203,7 +203,7 @@ pub(super) async fn until_in_force(hub: &ControlPlane) -> Result<(), TestError> 
         },
     )
     .await?;
-    let nobody = people::account(hub, "tenant-a", "nobody-in-particular").await?;
+    let unlisted_user = people::account(hub, "tenant-a", "nobody-in-particular").await?;
     hub.bind_user_to_cluster_role(
         "system:serviceaccount:tenant-a:nobody-in-particular",
         "cluster-admin",
@@ -211,7 +211,7 @@ pub(super) async fn until_in_force(hub: &ControlPlane) -> Result<(), TestError> 
     .await?;
     until("pairing holds", || async {
         denied_by(
-            mint(&nobody, "tenant-b", "reconciler", &[AUDIENCE]).await,
+            mint(&unlisted_user, "tenant-b", "reconciler", &[AUDIENCE]).await,
             "keyferry-pairing",
         )
     })
@@ -231,11 +231,14 @@ pub(super) async fn until_in_force(hub: &ControlPlane) -> Result<(), TestError> 
     });
     let targets = format!("{KEYFERRY}/targetclusters?dryRun=All");
     until("audience holds", || async {
-        denied_by(nobody.create(&targets, &greedy).await, "keyferry-audience")
+        denied_by(
+            unlisted_user.create(&targets, &greedy).await,
+            "keyferry-audience",
+        )
     })
     .await?;
     until("kept holds", || async {
-        denied_by(nobody.delete(crd).await, "keyferry-kept")
+        denied_by(unlisted_user.delete(crd).await, "keyferry-kept")
     })
     .await
 }

@@ -16,7 +16,7 @@ use super::stage::Stage;
 
 /// A request that was refused, until its audit record is read.
 struct Refused {
-    what: String,
+    description: String,
     request_id: String,
 }
 
@@ -42,7 +42,7 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
                 assert!(!answer.body.contains("eyJ"), "{what}: {}", answer.body);
                 assert!(answer.status >= 400, "{what}: {}", answer.body);
                 refused.push(Refused {
-                    what: what.clone(),
+                    description: what.clone(),
                     request_id: answer.request_id.clone(),
                 });
             }
@@ -73,7 +73,11 @@ fn all_denied(stage: &Stage, refused: &[Refused]) -> TestResult {
         let id = record["requestId"].as_str().unwrap_or_default().to_owned();
         records.entry(id).or_default().push(record);
     }
-    for Refused { what, request_id } in refused {
+    for Refused {
+        description: what,
+        request_id,
+    } in refused
+    {
         let found = records.get(request_id).map(Vec::as_slice);
         let Some([record]) = found else {
             return Err(format!("{what}: not one audit record: {found:?}").into());

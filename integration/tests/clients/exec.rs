@@ -11,9 +11,9 @@ use super::command::{AT_TARGET, Said, keyferry, server, succeeded, token_file, w
 pub(crate) async fn exec_runs_the_command_and_leaves_nothing(world: Arc<World>) -> TestResult {
     let (server, (_folder, file)) = (server(&world), token_file(&world).await?);
     let temporary = tempfile::tempdir()?;
-    let place = temporary.path().display().to_string();
+    let directory = temporary.path().display().to_string();
     let env = [
-        ("TMPDIR", place.as_str()),
+        ("TMPDIR", directory.as_str()),
         ("KEYFERRY_TOKEN_FILE", file.as_str()),
     ];
     let kubectl = world
@@ -52,7 +52,7 @@ pub(crate) async fn exec_runs_the_command_and_leaves_nothing(world: Arc<World>) 
     );
     let path = lines.get(2).copied().unwrap_or_default();
     assert!(
-        path.starts_with(&place),
+        path.starts_with(&directory),
         "the file was where temporary files belong: {path}"
     );
 

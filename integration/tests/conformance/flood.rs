@@ -53,7 +53,7 @@ pub(super) async fn of_unknown_kids_at_targets(world: Arc<World>) -> TestResult 
             .await?
             .token;
         assert_eq!(
-            answer(target, &token).await?,
+            status_of_secrets_read(target, &token).await?,
             403,
             "a good token is still one: known, without rights"
         );
@@ -76,14 +76,20 @@ async fn flood(
         let tokens = (0..10)
             .map(|one| with_kid(&good, &format!("bogus-{ten}-{one}")))
             .collect::<Result<Vec<_>, _>>()?;
-        for status in try_join_all(tokens.iter().map(|token| answer(target, token))).await? {
+        for status in try_join_all(
+            tokens
+                .iter()
+                .map(|token| status_of_secrets_read(target, token)),
+        )
+        .await?
+        {
             assert_eq!(status, 401);
         }
     }
     Ok(started.elapsed())
 }
 
-async fn answer(target: &ControlPlane, token: &str) -> Result<u16, TestError> {
+async fn status_of_secrets_read(target: &ControlPlane, token: &str) -> Result<u16, TestError> {
     match target
         .as_bearer(token)?
         .get("/api/v1/namespaces/default/secrets")

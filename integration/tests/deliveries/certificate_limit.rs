@@ -21,7 +21,7 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 const TARGET: &str = "/apis/keyferry.dev/v1alpha1/targetclusters/this-hub";
 /// The limit of a namespace within an hour.
 const LIMIT: usize = 64;
-const WITHIN: Duration = Duration::from_secs(75);
+const WAIT_LIMIT: Duration = Duration::from_secs(75);
 
 /// A request for a certificate, whose key was not kept.
 const FALSE_REQUEST: &str =
@@ -76,7 +76,7 @@ pub(crate) async fn a_tenants_requests_are_bounded_across_names_and_leaders(
     let spec = BrokerSpec::of_hub("next", hub).with_server_lines("objects: CustomResources\n");
     let next = world.ground.start_installed(hub, spec).await?;
     world.broker.process().signal(Signal::Suspend).await?;
-    let taken = until("another replica leads", WITHIN, || async {
+    let taken = until("another replica leads", WAIT_LIMIT, || async {
         Ok(holder(&world).await? != leader)
     });
     let outcome = match taken.await {
@@ -91,7 +91,7 @@ pub(crate) async fn a_tenants_requests_are_bounded_across_names_and_leaders(
     for name in second.iter().chain(&names("next", 3)) {
         hub.admin().delete(&access_path(TENANT, name)).await?;
     }
-    until("the first replica leads again", WITHIN, || async {
+    until("the first replica leads again", WAIT_LIMIT, || async {
         Ok(holder(&world).await? == leader)
     })
     .await
@@ -175,7 +175,7 @@ async fn limited(world: &OnHub, names: &[String]) -> Result<(usize, usize), Test
 }
 
 async fn until_limited(world: &OnHub, names: &[String]) -> TestResult {
-    let limit = Instant::now() + WITHIN;
+    let limit = Instant::now() + WAIT_LIMIT;
     loop {
         let found = limited(world, names).await?;
         if found == (names.len() - LIMIT, 0) {
@@ -189,7 +189,7 @@ async fn until_limited(world: &OnHub, names: &[String]) -> TestResult {
 }
 
 async fn until_all_limited(world: &OnHub, names: &[String]) -> TestResult {
-    until("every access has reached the limit", WITHIN, || async {
+    until("every access has reached the limit", WAIT_LIMIT, || async {
         Ok(limited(world, names).await?.0 == names.len())
     })
     .await

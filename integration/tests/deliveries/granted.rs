@@ -16,7 +16,7 @@ pub(crate) async fn a_shape_that_is_not_allowed_writes_nothing(world: Arc<OnHub>
     let tenant = Tenant::new(&world, "shapes", &["FluxConfigMap"]).await?;
     let both = json!([{ "name": "secret", "type": "KubeConfigSecret" }, { "name": "map", "type": "FluxConfigMap" }]);
     tenant.put_access("apps", both).await?;
-    let told = |access: &Value, name: &str, reason: &str| {
+    let reports_reason = |access: &Value, name: &str, reason: &str| {
         let deliveries = access["status"]["deliveries"]
             .as_array()
             .into_iter()
@@ -32,8 +32,8 @@ pub(crate) async fn a_shape_that_is_not_allowed_writes_nothing(world: Arc<OnHub>
             "one refused, one delivered",
             |access| {
                 has_condition(access, "Ready", "False", "TargetNotGranted")
-                    && told(access, "secret", "TargetNotGranted")
-                    && told(access, "map", "Delivered")
+                    && reports_reason(access, "secret", "TargetNotGranted")
+                    && reports_reason(access, "map", "Delivered")
             },
         )
         .await?;

@@ -23,13 +23,13 @@ pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> Test
     tenant.until_ready("deleted").await?;
 
     let lease: Value = world.hub.admin().get(LEASE).await?;
-    let change = json!({ "metadata": { "resourceVersion": lease["metadata"]["resourceVersion"] }, "spec": somebody() });
+    let change = json!({ "metadata": { "resourceVersion": lease["metadata"]["resourceVersion"] }, "spec": lease_of_another_holder() });
     if world.hub.admin().patch(LEASE, &change).await.is_err() {
         // It was renewed in between, so the next renewal is ten seconds away.
         world
             .hub
             .admin()
-            .patch(LEASE, &json!({ "spec": somebody() }))
+            .patch(LEASE, &json!({ "spec": lease_of_another_holder() }))
             .await?;
     }
     // The leader has seen the change by now. If its calls failed, it does not lead without knowing.
@@ -61,7 +61,7 @@ pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> Test
 }
 
 /// A Lease for 68 years by its own claim. Keyferry respects it for a minute.
-fn somebody() -> Value {
+fn lease_of_another_holder() -> Value {
     json!({ "holderIdentity": "somebody", "leaseDurationSeconds": i32::MAX })
 }
 

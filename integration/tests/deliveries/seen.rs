@@ -18,7 +18,7 @@ pub(crate) async fn what_became_of_an_access_is_told_once(world: Arc<OnHub>) -> 
     tenant
         .until("apps", "Authorized", "False", "TargetNotGranted")
         .await?;
-    let refused = told(&tenant, "apps").await?;
+    let refused = events_about_access(&tenant, "apps").await?;
     assert_eq!(
         refused,
         [("Warning".to_owned(), "TargetNotGranted".to_owned())]
@@ -40,7 +40,7 @@ pub(crate) async fn what_became_of_an_access_is_told_once(world: Arc<OnHub>) -> 
             })
             .await?;
     }
-    let mut events = told(&tenant, "apps").await?;
+    let mut events = events_about_access(&tenant, "apps").await?;
     events.sort();
     let all = [("Normal", "Ready"), ("Warning", "TargetNotGranted")]
         .map(|(kind, reason)| (kind.to_owned(), reason.to_owned()));
@@ -53,7 +53,10 @@ pub(crate) async fn what_became_of_an_access_is_told_once(world: Arc<OnHub>) -> 
 
 /// The type and reason of each Event about an access. An Event follows its status, so it may be
 /// missing for a moment.
-async fn told(tenant: &Tenant, access: &str) -> Result<Vec<(String, String)>, TestError> {
+async fn events_about_access(
+    tenant: &Tenant,
+    access: &str,
+) -> Result<Vec<(String, String)>, TestError> {
     let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", tenant.name);
     let of_access = |list: &Value| {
         let all = list["items"].as_array().cloned().unwrap_or_default();

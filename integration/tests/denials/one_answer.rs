@@ -7,7 +7,7 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{World, caller_token, exchange_form, token_requests};
 use serde_json::json;
 
-use super::surfaces::{ask, denied, granted, nothing_minted, outside};
+use super::surfaces::{ask, denied, granted, nothing_minted, observable_response};
 
 pub(crate) async fn a_denial_says_the_same_whatever_the_cause(world: Arc<World>) -> TestResult {
     let (hub, namespace) = (world.hub(), "allowed-name");
@@ -29,13 +29,13 @@ pub(crate) async fn a_denial_says_the_same_whatever_the_cause(world: Arc<World>)
         denied(&world, token, access, "TargetNotGranted").await?;
         let other = ask(&world, token, access).await?;
         assert_eq!(
-            outside(&other.exchange),
-            outside(&forbidden.exchange),
+            observable_response(&other.exchange),
+            observable_response(&forbidden.exchange),
             "{access}"
         );
         assert_eq!(
-            outside(&other.kubeconfig),
-            outside(&forbidden.kubeconfig),
+            observable_response(&other.kubeconfig),
+            observable_response(&forbidden.kubeconfig),
             "{access}"
         );
     }
@@ -58,13 +58,13 @@ pub(crate) async fn only_who_may_use_a_target_learns_its_state(world: Arc<World>
         denied(&world, &stranger, &access, "TargetNotGranted").await?;
         let forbidden = ask(&world, &stranger, &access).await?;
         assert_eq!(
-            outside(&forbidden.exchange),
-            outside(&absent.exchange),
+            observable_response(&forbidden.exchange),
+            observable_response(&absent.exchange),
             "{access}"
         );
         assert_eq!(
-            outside(&forbidden.kubeconfig),
-            outside(&absent.kubeconfig),
+            observable_response(&forbidden.kubeconfig),
+            observable_response(&absent.kubeconfig),
             "{access}"
         );
         let told = ask(&world, &own, &access).await?;
@@ -92,8 +92,8 @@ pub(crate) async fn only_who_may_use_a_target_learns_its_state(world: Arc<World>
         let mut form = exchange_form(token, access);
         form.push(("min_ttl", "999999".to_owned()));
         assert_eq!(
-            outside(&world.broker().post_form(&form).await?),
-            outside(&absent.exchange),
+            observable_response(&world.broker().post_form(&form).await?),
+            observable_response(&absent.exchange),
             "{access}"
         );
     }

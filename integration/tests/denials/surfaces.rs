@@ -22,7 +22,7 @@ pub(crate) async fn ask(world: &World, token: &str, access: &str) -> Result<Both
 }
 
 /// Everything by which a client can tell responses apart: all but the request ID and the time.
-pub(crate) fn outside(answer: &Answer) -> (u16, Vec<(String, String)>, &str) {
+pub(crate) fn observable_response(answer: &Answer) -> (u16, Vec<(String, String)>, &str) {
     let headers = answer
         .headers
         .iter()

@@ -14,7 +14,7 @@ use super::setup::{KEYS, METADATA, published};
 
 /// A client may open a connection for each request. The listener ends a handshake after 3 s, and a
 /// busy machine needs longer for 500 at once.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT_HANDSHAKES: usize = 32;
 
 /// Keyferry is live but not ready, and serves nothing that a verifier or a cache could take for a
 /// document.
@@ -39,7 +39,7 @@ pub(super) async fn before_the_first_reading(world: Arc<World>) -> TestResult {
     let (started, before) = (Instant::now(), proxy.count(&Method::GET, KEYS));
     let requests = (0..500).map(|number| no_answer(&broker, [METADATA, KEYS][number % 2]));
     stream::iter(requests)
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(MAX_CONCURRENT_HANDSHAKES)
         .try_collect::<()>()
         .await?;
     let reads = proxy.count(&Method::GET, KEYS) - before;

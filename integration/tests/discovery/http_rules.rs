@@ -333,8 +333,8 @@ pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> T
             .local_address(std::net::IpAddr::from([127, 0, 0, 3]))
     })?;
     let begun = Instant::now();
-    let held = unread.get(&keys).send().await?;
-    assert_eq!(held.status(), 200);
+    let unread_response = unread.get(&keys).send().await?;
+    assert_eq!(unread_response.status(), 200);
 
     let mut half_open = Vec::new();
     for _ in 0..300 {
@@ -372,7 +372,7 @@ pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> T
         begun.elapsed() >= Duration::from_secs(30),
         "a slow client has its time"
     );
-    drop(held);
+    drop(unread_response);
     Ok(())
 }
 

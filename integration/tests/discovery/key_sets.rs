@@ -56,7 +56,7 @@ pub(super) async fn a_bad_one_is_not_published(world: Arc<World>) -> TestResult 
         format!("{{\"keys\":[{own}],\"keys\":[{own}]}}"),
     ));
     for (what, body) in cases {
-        let rule = behind.proxy.add(answer(body));
+        let rule = behind.proxy.add(replace_key_set(body));
         behind
             .reload_signal("failure", "HubDiscoveryInvalid")
             .await
@@ -102,7 +102,7 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
     ] {
         let rule = behind
             .proxy
-            .add(answer(json!({ "keys": keys }).to_string()));
+            .add(replace_key_set(json!({ "keys": keys }).to_string()));
         behind
             .reload_signal("success", "Ready")
             .await
@@ -115,9 +115,9 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
         behind.proxy.remove(rule);
     }
 
-    let rule = behind
-        .proxy
-        .add(answer(json!({ "keys": [own, akp(), other] }).to_string()));
+    let rule = behind.proxy.add(replace_key_set(
+        json!({ "keys": [own, akp(), other] }).to_string(),
+    ));
     behind.reload_signal("success", "Ready").await?;
     assert_eq!(
         published(&behind.broker).await?,
@@ -149,7 +149,7 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
 
     let rule = behind
         .proxy
-        .add(answer(json!({ "keys": [other, own] }).to_string()));
+        .add(replace_key_set(json!({ "keys": [other, own] }).to_string()));
     behind.reload_signal("success", "Ready").await?;
     assert_eq!(
         published(&behind.broker).await?,
@@ -169,7 +169,7 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
     Ok(())
 }
 
-fn answer(body: String) -> Rule {
+fn replace_key_set(body: String) -> Rule {
     let fault = Fault::ReplaceBody {
         body: body.into_bytes(),
         content_type: HeaderValue::from_static("application/jwk-set+json"),

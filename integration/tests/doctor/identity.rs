@@ -60,27 +60,29 @@ async fn bind(it: &Federation, place: &str, role: &Value) -> TestResult {
 }
 
 pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult {
-    let it = &*federation;
-    it.target
-        .restart_with_authentication_config(&it.configuration)
+    let federation = &*federation;
+    federation
+        .target
+        .restart_with_authentication_config(&federation.configuration)
         .await?;
-    it.until_initialized().await?;
-    let token = it.token("developer", &[AUDIENCE]).await?;
+    federation.until_initialized().await?;
+    let token = federation.token("developer", &[AUDIENCE]).await?;
     let path = |name: &str, content: &str| {
-        it.file(name, content)
+        federation
+            .file(name, content)
             .map(|path| path.display().to_string())
     };
     let (token_file, file) = (
         path("who-token", &token)?,
-        path("who-config.yaml", &it.configuration)?,
+        path("who-config.yaml", &federation.configuration)?,
     );
     let flags = [
-        it.target_flags(&it.target)?,
+        federation.target_flags(&federation.target)?,
         vec!["--target-token-file".to_owned(), token_file],
     ]
     .concat();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let ask = async |first: &[&str]| run(it, &[first, &flags[..]].concat(), &token).await;
+    let ask = async |first: &[&str]| run(federation, &[first, &flags[..]].concat(), &token).await;
 
     let (code, text) = ask(&["whoami", "-o", "json", "--auth-config", &file]).await?;
     let answer: Value = serde_json::from_str(&text)?;
@@ -96,7 +98,8 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     assert_eq!(answer["predicted"]["user"]["username"], USER);
     let other = path(
         "who-other.yaml",
-        &it.configuration
+        &federation
+            .configuration
             .replace("prefix: \"hub:\"", "prefix: \"other:\""),
     )?;
     let (code, text) = ask(&["whoami", "-o", "json", "--auth-config", &other]).await?;
@@ -125,7 +128,7 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "impersonator" },
         "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["deployer"], "verbs": ["impersonate"] }],
     });
-    bind(it, "", &impersonator).await?;
+    bind(federation, "", &impersonator).await?;
     let answer =
         until(async || ask(&["whoami", "-o", "json", "--as", "apps:deployer"]).await).await?;
     assert_eq!(
@@ -136,11 +139,11 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     let (code, text) = ask(&["can-i", "get", "pods", "--target-namespace", "default"]).await?;
     let expected = format!(
         "no: {USER} may not get pods in default at {}",
-        it.target.url()
+        federation.target.url()
     );
     assert!(code == Some(1) && text.starts_with(&expected), "{text}");
-    a_list_has_what_is_granted(it, &flags, &token).await?;
-    let folder = it.ground.folder().join("apply");
+    a_list_has_what_is_granted(federation, &flags, &token).await?;
+    let folder = federation.ground.folder().join("apply");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("objects.yaml"), OBJECTS)?;
     let folder = folder.display().to_string();
@@ -169,22 +172,22 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
         bindings.len(),
         answer["roles"].as_array().map_or(0, Vec::len)
     );
-    it.target.create_namespace("apps").await?;
+    federation.target.create_namespace("apps").await?;
     for role in answer["roles"].as_array().ok_or("no roles")? {
         let place = role["metadata"]["namespace"]
             .as_str()
             .map_or(String::new(), |namespace| {
                 format!("/namespaces/{namespace}")
             });
-        bind(it, &place, role).await?;
+        bind(federation, &place, role).await?;
     }
     // The printed rights suffice, except for the kind that the target does not know.
-    let known = OBJECTS
+    let known_objects = OBJECTS
         .split("---\n")
         .filter(|object| !object.contains("Unknown"))
         .collect::<Vec<_>>()
         .join("---\n");
-    let known = path("known.yaml", &known)?;
+    let known = path("known.yaml", &known_objects)?;
     until(async || ask(&["can-i", "apply", "-f", &known]).await).await?;
     let (code, _) = ask(&apply).await?;
     assert_eq!(
@@ -192,7 +195,7 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
         Some(3),
         "a kind that the target does not serve is undetermined"
     );
-    let built = it.ground.folder().join("unbuilt");
+    let built = federation.ground.folder().join("unbuilt");
     std::fs::create_dir_all(&built)?;
     std::fs::copy(&known, built.join("known.yaml"))?;
     let built = built.display().to_string();

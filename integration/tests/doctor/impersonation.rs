@@ -17,20 +17,22 @@ const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 type Asked = (Option<i32>, Value);
 
 pub(super) async fn constrained(federation: Arc<Federation>) -> TestResult {
-    let it = &*federation;
-    it.target
-        .restart_with_authentication_config(&it.configuration)
+    let federation = &*federation;
+    federation
+        .target
+        .restart_with_authentication_config(&federation.configuration)
         .await?;
-    it.until_initialized().await?;
-    let token = it.token("reconciler", &[AUDIENCE]).await?;
-    let mut flags = it.target_flags(&it.target)?;
+    federation.until_initialized().await?;
+    let token = federation.token("reconciler", &[AUDIENCE]).await?;
+    let mut flags = federation.target_flags(&federation.target)?;
     flags.extend([
         "--target-token-file".to_owned(),
-        it.file("token", &token)?.display().to_string(),
+        federation.file("token", &token)?.display().to_string(),
         "--discovery-url".to_owned(),
-        it.discovery_url.clone(),
+        federation.discovery_url.clone(),
         "--discovery-ca".to_owned(),
-        it.file("discovery-ca.crt", it.ground.ca().cert_pem())?
+        federation
+            .file("discovery-ca.crt", federation.ground.ca().cert_pem())?
             .display()
             .to_string(),
         "--target-namespace".to_owned(),
@@ -38,7 +40,11 @@ pub(super) async fn constrained(federation: Arc<Federation>) -> TestResult {
         "--as".to_owned(),
         ACCOUNT.to_owned(),
     ]);
-    let doctor = Doctor { it, flags, token };
+    let doctor = Doctor {
+        federation,
+        flags,
+        token,
+    };
 
     let (code, report) = doctor.ask(&[]).await?;
     assert_eq!(
@@ -51,8 +57,12 @@ pub(super) async fn constrained(federation: Arc<Federation>) -> TestResult {
         assert!(detail.contains(right), "{right}: {detail}");
     }
 
-    let rbac = printed_rbac(it).await?;
-    apply_manifests(&it.target, &[&it.file("constrained.yaml", &rbac)?]).await?;
+    let rbac = printed_rbac(federation).await?;
+    apply_manifests(
+        &federation.target,
+        &[&federation.file("constrained.yaml", &rbac)?],
+    )
+    .await?;
     let (_, report) = doctor.until(|(code, _)| *code == Some(0)).await?;
     assert_eq!(status(&report, "Impersonation"), "Well", "{report:#}");
     let detail = said(&report, "Impersonation");
@@ -77,7 +87,7 @@ pub(super) async fn constrained(federation: Arc<Federation>) -> TestResult {
         { "apiGroups": [""], "resources": ["pods"], "verbs": ["impersonate-on:serviceaccount:get"] },
     ] });
     let path = format!("{CLUSTER_ROLES}/keyferry-hub-impersonate-on");
-    it.target.admin().patch(&path, &narrow).await?;
+    federation.target.admin().patch(&path, &narrow).await?;
     let (code, report) = doctor
         .until(|(_, report)| status(report, "Impersonation") == "Warning")
         .await?;
@@ -107,7 +117,7 @@ pub(super) async fn constrained(federation: Arc<Federation>) -> TestResult {
         detail.contains("impersonate-on:serviceaccount:patch pods in flux-apps is not allowed"),
         "{detail}"
     );
-    it.target.admin().delete(&path).await?;
+    federation.target.admin().delete(&path).await?;
     Ok(())
 }
 
@@ -138,7 +148,7 @@ async fn printed_rbac(it: &Federation) -> Result<String, TestError> {
 
 /// Runs doctor for a user who is to impersonate the ServiceAccount.
 struct Doctor<'a> {
-    it: &'a Federation,
+    federation: &'a Federation,
     flags: Vec<String>,
     token: String,
 }
@@ -147,7 +157,7 @@ impl Doctor<'_> {
     async fn ask(&self, needs: &[&str]) -> Result<Asked, TestError> {
         let needs = needs.iter().map(|need| format!("--needs={need}"));
         let arguments: Vec<String> = self.flags.iter().cloned().chain(needs).collect();
-        self.it.doctor(&arguments, &self.token).await
+        self.federation.doctor(&arguments, &self.token).await
     }
 
     /// Waits, because the target's authorizer sees RBAC objects a little later than the API.
@@ -172,14 +182,18 @@ fn broken(report: &Value) -> (&str, &str) {
 }
 
 fn status<'a>(report: &'a Value, hop: &str) -> &'a str {
-    found(report, hop)["status"].as_str().unwrap_or_default()
+    hop_of_report(report, hop)["status"]
+        .as_str()
+        .unwrap_or_default()
 }
 
 fn said<'a>(report: &'a Value, hop: &str) -> &'a str {
-    found(report, hop)["detail"].as_str().unwrap_or_default()
+    hop_of_report(report, hop)["detail"]
+        .as_str()
+        .unwrap_or_default()
 }
 
-fn found<'a>(report: &'a Value, hop: &str) -> &'a Value {
+fn hop_of_report<'a>(report: &'a Value, hop: &str) -> &'a Value {
     report["hops"]
         .as_array()
         .and_then(|hops| hops.iter().find(|found| found["hop"] == hop))

@@ -18,29 +18,30 @@ const KUSTOMIZATIONS: &str =
 const HELM_RELEASES: &str = "/apis/helm.toolkit.fluxcd.io/v2/namespaces/tenant-a/helmreleases";
 
 pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
-    let it = &*federation;
-    it.target
-        .restart_with_authentication_config(&it.configuration)
+    let federation = &*federation;
+    federation
+        .target
+        .restart_with_authentication_config(&federation.configuration)
         .await?;
-    it.until_initialized().await?;
-    prepare(it).await?;
+    federation.until_initialized().await?;
+    prepare(federation).await?;
     let hub = [
         "--kubeconfig".to_owned(),
-        it.hub.admin_kubeconfig().display().to_string(),
+        federation.hub.admin_kubeconfig().display().to_string(),
         "-n".to_owned(),
         TENANT.to_owned(),
     ];
-    let config = it
-        .file("doctor-config.yaml", &configuration(it))?
+    let config = federation
+        .file("doctor-config.yaml", &configuration(federation))?
         .display()
         .to_string();
-    let ca = it
-        .file("discovery-ca.crt", it.ground.ca().cert_pem())?
+    let ca = federation
+        .file("discovery-ca.crt", federation.ground.ca().cert_pem())?
         .display()
         .to_string();
     let documents = [
         "--discovery-url".to_owned(),
-        it.discovery_url.clone(),
+        federation.discovery_url.clone(),
         "--discovery-ca".to_owned(),
         ca.clone(),
     ];
@@ -174,18 +175,18 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
         ),
     ] {
         let arguments = [&[start.to_owned()][..], &hub, further].concat();
-        let (code, report) = it.doctor(&arguments, "").await?;
+        let (code, report) = federation.doctor(&arguments, "").await?;
         wrong.extend(differs(says, code, &report).map(|how| format!("{start}: {how}")));
     }
-    for event in it.hub.audit_events()? {
+    for event in federation.hub.audit_events()? {
         if event["objectRef"]["subresource"] == "token" && event["objectRef"]["name"] == "victim" {
             wrong.push(format!(
                 "a token was issued for what a tenant wrote: {event:#}"
             ));
         }
     }
-    wrong.extend(what_a_kustomization_may_apply(it, &hub).await?);
-    wrong.extend(tenant::diagnoses(it).await?);
+    wrong.extend(what_a_kustomization_may_apply(federation, &hub).await?);
+    wrong.extend(tenant::diagnoses(federation).await?);
     if wrong.is_empty() {
         Ok(())
     } else {

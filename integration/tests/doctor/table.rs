@@ -41,34 +41,37 @@ fn conclude(wrong: Vec<String>) -> TestResult {
 
 /// The target and what it reads are sound, but the token, the flags or the rights are not.
 pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
-    let it = &*federation;
-    it.target
-        .restart_with_authentication_config(&it.configuration)
+    let federation = &*federation;
+    federation
+        .target
+        .restart_with_authentication_config(&federation.configuration)
         .await?;
-    it.until_initialized().await?;
-    let good = || it.token("reconciler", &[AUDIENCE]);
+    federation.until_initialized().await?;
+    let good = || federation.token("reconciler", &[AUDIENCE]);
     let flags = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
-    let other_ca = it
-        .file("other-ca.crt", it.ground.ca().cert_pem())?
+    let other_ca = federation
+        .file("other-ca.crt", federation.ground.ca().cert_pem())?
         .display()
         .to_string();
     let other_issuer = format!("{}/", "https://hub.keyferry.test");
     let forged = async |edit: fn(&mut Value)| -> Result<String, TestError> {
-        Ok(it.hub.sign_again(&good().await?, edit).await?)
+        Ok(federation.hub.sign_again(&good().await?, edit).await?)
     };
-    let elsewhere = it.configuration.replace("hub:", "elsewhere:");
+    let elsewhere = federation.configuration.replace("hub:", "elsewhere:");
     let rows: Vec<(&str, String, Vec<String>, [Says; 3])> = vec![
         ("all is well", good().await?, vec![], [Well; 3]),
         (
             "wrong audience",
-            it.token("reconciler", &["https://other.keyferry.test"])
+            federation
+                .token("reconciler", &["https://other.keyferry.test"])
                 .await?,
             vec![],
             hidden("AudienceDiffers"),
         ),
         (
             "wrong audience, and the right one is known",
-            it.token("reconciler", &["https://other.keyferry.test"])
+            federation
+                .token("reconciler", &["https://other.keyferry.test"])
                 .await?,
             flags(&["--audience", AUDIENCE]),
             everywhere("Claims", "AudienceDiffers"),
@@ -93,7 +96,7 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
         ),
         (
             "subject not allowed",
-            it.token("stranger", &[AUDIENCE]).await?,
+            federation.token("stranger", &[AUDIENCE]).await?,
             vec![],
             hidden("ClaimRuleFalse"),
         ),
@@ -105,14 +108,15 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
         ),
         (
             "two audiences",
-            it.token("reconciler", &[AUDIENCE, "https://b.keyferry.test"])
+            federation
+                .token("reconciler", &[AUDIENCE, "https://b.keyferry.test"])
                 .await?,
             vec![],
             hidden("ClaimRuleFalse"),
         ),
         (
             "no rights",
-            it.token("rightless", &[AUDIENCE]).await?,
+            federation.token("rightless", &[AUDIENCE]).await?,
             flags(&["--target-namespace", "default"]),
             everywhere("Rights", "NoRights"),
         ),
@@ -120,7 +124,7 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
         // needed.
         (
             "no rights are seen, nor where to look",
-            it.token("rightless", &[AUDIENCE]).await?,
+            federation.token("rightless", &[AUDIENCE]).await?,
             vec![],
             [Well; 3],
         ),
@@ -163,29 +167,32 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
     ];
     let mut wrong = Vec::new();
     for (name, token, flags, says) in rows {
-        let discovery = (it.discovery_url.as_str(), it.ground.ca().cert_pem());
+        let discovery = (
+            federation.discovery_url.as_str(),
+            federation.ground.ca().cert_pem(),
+        );
         let case = Case {
             name,
             token,
             discovery,
-            configuration: &it.configuration,
+            configuration: &federation.configuration,
             flags,
             says,
         };
-        wrong.extend(case.check(it, &it.target).await?);
+        wrong.extend(case.check(federation, &federation.target).await?);
     }
     // Another file than the active one. The file alone cannot show this; with rights at the target,
     // the hashes do.
-    let refused = it.token("stranger", &[AUDIENCE]).await?;
-    let kubeconfig = it.target.admin_kubeconfig().display().to_string();
-    let file = it.file(
+    let refused = federation.token("stranger", &[AUDIENCE]).await?;
+    let kubeconfig = federation.target.admin_kubeconfig().display().to_string();
+    let file = federation.file(
         "elsewhere.yaml",
         &elsewhere.replace("'system:serviceaccount:tenant-a:rightless'", "'x'"),
     )?;
-    let mut arguments = it.target_flags(&it.target)?;
+    let mut arguments = federation.target_flags(&federation.target)?;
     arguments.extend([
         "--target-token-file".to_owned(),
-        it.file("token", &refused)?.display().to_string(),
+        federation.file("token", &refused)?.display().to_string(),
     ]);
     arguments.extend([
         "--auth-config".to_owned(),
@@ -193,16 +200,16 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
         "--target-kubeconfig".to_owned(),
         kubeconfig,
     ]);
-    let (code, report) = it.doctor(&arguments, &refused).await?;
+    let (code, report) = federation.doctor(&arguments, &refused).await?;
     // The TokenReview has the exact cause, so it takes precedence over the hash.
     wrong.extend(super::cases::differs(
         Broken(HIDDEN, "ClaimRuleFalse"),
         code,
         &report,
     ));
-    wrong.extend(active(it).await?);
-    wrong.extend(not_reloaded(it).await?);
-    wrong.extend(bound_as_the_targets_own(it).await?);
+    wrong.extend(active(federation).await?);
+    wrong.extend(not_reloaded(federation).await?);
+    wrong.extend(bound_as_the_targets_own(federation).await?);
     conclude(wrong)
 }
 
@@ -351,36 +358,45 @@ async fn not_reloaded(it: &Federation) -> Result<Vec<String>, TestError> {
 
 /// The target's configuration, or what it reads, is broken.
 pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
-    let it = &*federation;
-    let (issuer, url) = ("https://hub.keyferry.test", it.discovery_url.as_str());
-    let keys: Value = it.hub.admin().get("/openid/v1/jwks").await?;
+    let federation = &*federation;
+    let (issuer, url) = (
+        "https://hub.keyferry.test",
+        federation.discovery_url.as_str(),
+    );
+    let keys: Value = federation.hub.admin().get("/openid/v1/jwks").await?;
     let document = |name: &str, issuer: &str, jwks_uri: &str| {
         let path = format!("/{name}/.well-known/openid-configuration");
-        it.documents.put(&path, &json!({ "issuer": issuer, "jwks_uri": jwks_uri, "id_token_signing_alg_values_supported": ["RS256"] }));
-        format!("{}{path}", it.documents.url())
+        federation.documents.put(&path, &json!({ "issuer": issuer, "jwks_uri": jwks_uri, "id_token_signing_alg_values_supported": ["RS256"] }));
+        format!("{}{path}", federation.documents.url())
     };
     let set = |name: &str, keys: &Value| {
-        it.documents.put(&format!("/{name}/keys"), keys);
-        document(name, issuer, &format!("{}/{name}/keys", it.documents.url()))
+        federation.documents.put(&format!("/{name}/keys"), keys);
+        document(
+            name,
+            issuer,
+            &format!("{}/{name}/keys", federation.documents.url()),
+        )
     };
-    let (ours, hubs) = (it.ground.ca().cert_pem(), it.hub.ca_pem());
-    let at = |place: &str| it.configuration.replace(url, place);
+    let (ours, hubs) = (federation.ground.ca().cert_pem(), federation.hub.ca_pem());
+    let at = |place: &str| federation.configuration.replace(url, place);
     let indented = |pem: &str| {
         pem.lines()
             .map(|line| format!("        {line}\n"))
             .collect::<String>()
     };
     let with_ca = |text: String, pem: &str| text.replace(&indented(ours), &indented(pem));
-    let slash = it
+    let slash = federation
         .configuration
         .replace(&format!("url: {issuer}\n"), &format!("url: {issuer}/\n"));
-    let mapping = it.configuration.replace("claim: sub", "claim: email");
+    let mapping = federation
+        .configuration
+        .replace("claim: sub", "claim: email");
     assert!(
-        slash != it.configuration
-            && mapping != it.configuration
-            && with_ca(at(url), hubs) != it.configuration
+        slash != federation.configuration
+            && mapping != federation.configuration
+            && with_ca(at(url), hubs) != federation.configuration
     );
-    let itself = format!("{}/.well-known/openid-configuration", it.hub.url());
+    let itself = format!("{}/.well-known/openid-configuration", federation.hub.url());
     let nowhere = "https://127.0.0.1:1/.well-known/openid-configuration".to_owned();
     let poisoned = json!({ "keys": [keys["keys"][0], { "kty": "odd", "kid": "x" }] });
     let other = document(
@@ -393,10 +409,12 @@ pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
     let removed = document(
         "removed",
         issuer,
-        &format!("{}/removed/keys", it.documents.url()),
+        &format!("{}/removed/keys", federation.documents.url()),
     );
-    let prefix = it.configuration.replace("prefix: \"hub:\"", "prefix: \"\"");
-    assert!(prefix != it.configuration);
+    let prefix = federation
+        .configuration
+        .replace("prefix: \"hub:\"", "prefix: \"\"");
+    assert!(prefix != federation.configuration);
     let nameless = [
         Broken("Authentication", "EmptyPrefix"),
         Broken(HIDDEN, "EmptyPrefix"),
@@ -472,15 +490,16 @@ pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
     ];
     let mut wrong = Vec::new();
     for (name, configuration, discovery, says) in rows {
-        it.target
+        federation
+            .target
             .restart_with_authentication_config(&configuration)
             .await?;
         if matches!(says[0], Undetermined | Broken("Authentication", _))
             && !matches!(says[1], Broken("Discovery", _))
         {
-            it.until_initialized().await?;
+            federation.until_initialized().await?;
         }
-        let token = it.token("reconciler", &[AUDIENCE]).await?;
+        let token = federation.token("reconciler", &[AUDIENCE]).await?;
         let case = Case {
             name,
             token,
@@ -489,13 +508,14 @@ pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
             flags: vec![],
             says,
         };
-        wrong.extend(case.check(it, &it.target).await?);
+        wrong.extend(case.check(federation, &federation.target).await?);
         if name == "a slash at the end of the issuer" {
-            wrong.extend(not_restarted(it).await?);
+            wrong.extend(not_restarted(federation).await?);
         }
     }
-    it.target
-        .restart_with_authentication_config(&it.configuration)
+    federation
+        .target
+        .restart_with_authentication_config(&federation.configuration)
         .await?;
     conclude(wrong)
 }
@@ -532,16 +552,19 @@ async fn not_restarted(it: &Federation) -> Result<Vec<String>, TestError> {
 
 /// Another cluster whose own issuer equals the hub's, so it accepts no file that names the hub.
 pub(super) async fn collision(federation: Arc<Federation>) -> TestResult {
-    let it = &*federation;
+    let federation = &*federation;
     let issuer = "https://hub.keyferry.test".to_owned();
-    let twin = it
+    let twin = federation
         .ground
         .control_plane(ControlPlaneSpec {
             issuers: vec![issuer.clone()],
             ..ControlPlaneSpec::named("twin")
         })
         .await?;
-    let discovery = (it.discovery_url.as_str(), it.ground.ca().cert_pem());
+    let discovery = (
+        federation.discovery_url.as_str(),
+        federation.ground.ca().cert_pem(),
+    );
     let stated = vec!["--own-issuer".to_owned(), issuer];
     let mut wrong = Vec::new();
     for (name, flags, says) in [
@@ -560,16 +583,16 @@ pub(super) async fn collision(federation: Arc<Federation>) -> TestResult {
             everywhere(HIDDEN, "IssuerIsTargets"),
         ),
     ] {
-        let token = it.token("reconciler", &[AUDIENCE]).await?;
+        let token = federation.token("reconciler", &[AUDIENCE]).await?;
         let case = Case {
             name,
             token,
             discovery,
-            configuration: &it.configuration,
+            configuration: &federation.configuration,
             flags,
             says,
         };
-        wrong.extend(case.check(it, &twin).await?);
+        wrong.extend(case.check(federation, &twin).await?);
     }
     conclude(wrong)
 }

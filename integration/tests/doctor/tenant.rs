@@ -21,7 +21,7 @@ const ACCESSES: &str = "/apis/keyferry.dev/v1alpha1/namespaces/tenant-a/targetac
 pub(super) async fn diagnoses(it: &Federation) -> Result<Vec<String>, TestError> {
     prepare(it).await?;
     let tenant = service_account_kubeconfig(&it.hub, TENANT, "developer", 3600).await?;
-    let nobody = service_account_kubeconfig(&it.hub, TENANT, "stranger", 3600).await?;
+    let stranger_kubeconfig = service_account_kubeconfig(&it.hub, TENANT, "stranger", 3600).await?;
     let mut wrong = Vec::new();
     for (who, kubeconfig) in [
         ("admin", it.hub.admin_kubeconfig()),
@@ -48,7 +48,7 @@ pub(super) async fn diagnoses(it: &Federation) -> Result<Vec<String>, TestError>
         }
     }
     for start in ["tenant-a/requested", "configmap/tenant-a/map"] {
-        let (code, report) = ask(it, nobody.path(), start).await?;
+        let (code, report) = ask(it, stranger_kubeconfig.path(), start).await?;
         let how = differs(Says::Undetermined, code, &report);
         wrong.extend(how.map(|how| format!("{start} as nobody: {how}")));
         let detail = hop(&report, "Start")["detail"].to_string();

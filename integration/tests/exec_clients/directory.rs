@@ -47,7 +47,7 @@ impl Running {
         Ok(serde_json::from_str(&line.ok_or("the client ended")?)?)
     }
 
-    async fn again(&mut self) -> Result<Value, TestError> {
+    async fn request_again(&mut self) -> Result<Value, TestError> {
         self.orders.write_all(b"\n").await?;
         self.next().await
     }
@@ -199,13 +199,17 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
     watch
         .until(|line| line["name"] == "after-the-rotation")
         .await?;
-    assert_eq!(credential(&python.again().await?), second, "loaded again");
+    assert_eq!(
+        credential(&python.request_again().await?),
+        second,
+        "loaded again"
+    );
     // client-go and the JavaScript provider re-read the file within about a minute by themselves.
     watch
         .until(|line| credential(&line["user"]) == second)
         .await?;
     let limit = Instant::now() + Duration::from_secs(30);
-    while credential(&javascript.again().await?) != second {
+    while credential(&javascript.request_again().await?) != second {
         assert!(Instant::now() < limit, "the file is not read again");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

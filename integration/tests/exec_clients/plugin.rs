@@ -160,7 +160,7 @@ pub(crate) async fn kubectl_gets_no_token_for_another_server(world: Arc<World>) 
     let (path, text) = home.exec_kubeconfig(&world, "tenant-a/a").await?;
     let (a, b) = (world.target_a(), world.target_b());
     // Everything about the other cluster is right, so that kubectl would connect to it.
-    let data = |pem: &str| STANDARD.encode(pem);
+    let encode_pem = |pem: &str| STANDARD.encode(pem);
     let own = text
         .lines()
         .find_map(|line| line.trim().strip_prefix("certificate-authority-data: "))
@@ -168,7 +168,7 @@ pub(crate) async fn kubectl_gets_no_token_for_another_server(world: Arc<World>) 
         .to_owned();
     let other = text
         .replace(&a.url(), &b.url())
-        .replace(&own, &format!("'{}'", data(b.ca_pem())));
+        .replace(&own, &format!("'{}'", encode_pem(b.ca_pem())));
     let insecure = text.replace(
         &format!("certificate-authority-data: {own}"),
         "insecure-skip-tls-verify: true",
@@ -176,7 +176,7 @@ pub(crate) async fn kubectl_gets_no_token_for_another_server(world: Arc<World>) 
     let own_ca_elsewhere = text.replace(&a.url(), &b.url());
     let foreign_ca = text.replace(
         &own,
-        &format!("'{}'", data(&format!("{}{}", a.ca_pem(), b.ca_pem()))),
+        &format!("'{}'", encode_pem(&format!("{}{}", a.ca_pem(), b.ca_pem()))),
     );
     let silent = text.replace("provideClusterInfo: true", "provideClusterInfo: false");
     for (changed, problem) in [

@@ -27,7 +27,7 @@ const INDEX: &str = "apiVersion: v1\nentries:\n  web:\n  - apiVersion: v2\n    n
                      version: 1.0.0\n    urls: [web-1.0.0.tgz]\ngenerated: \
                      2026-01-01T00:00:00Z\n";
 /// Keyferry makes at most one request in half a minute.
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResult {
     let hub = &stage.hub;
@@ -151,7 +151,7 @@ pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResul
         3600,
     )
     .await?;
-    let limit = Instant::now() + WITHIN;
+    let limit = Instant::now() + WAIT_LIMIT;
     let approve = [
         "approve-certificates",
         "--once",
@@ -174,7 +174,7 @@ pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResul
     // What policy takes back is deleted.
     let none = json!({ "spec": { "allow": [] } });
     hub.admin().patch(TARGET, &none).await?;
-    let limit = Instant::now() + WITHIN;
+    let limit = Instant::now() + WAIT_LIMIT;
     while hub.admin().exists(&secret).await? {
         if Instant::now() > limit {
             return Err("the Secret was not deleted".into());
@@ -299,7 +299,7 @@ async fn until_pending(
     access: &str,
     last: Option<&str>,
 ) -> Result<String, TestError> {
-    let limit = Instant::now() + WITHIN;
+    let limit = Instant::now() + WAIT_LIMIT;
     loop {
         let object = stage.hub.admin().get(&access_path(TENANT, access)).await?;
         let ready = condition(&object, "Ready");
@@ -331,7 +331,7 @@ async fn decide(stage: &Stage, verb: &str, name: &str) -> TestResult {
 }
 
 async fn until_changed(stage: &Stage, before: &Value) -> Result<Value, TestError> {
-    let limit = Instant::now() + WITHIN;
+    let limit = Instant::now() + WAIT_LIMIT;
     loop {
         let secret = stage.hub.admin().get(&secret_path(TENANT, SECRET)).await?;
         if secret["data"]["tls.key"] != before["data"]["tls.key"] {
@@ -348,7 +348,7 @@ async fn until_changed(stage: &Stage, before: &Value) -> Result<Value, TestError
 async fn reconciled(stage: &Stage, host: &PodHost, when: &str) -> TestResult {
     // The second read surely began after now.
     let wanted = host.reads() + 2;
-    let limit = Instant::now() + WITHIN;
+    let limit = Instant::now() + WAIT_LIMIT;
     while host.reads() < wanted {
         if Instant::now() > limit {
             return Err(format!("Flux does not read the index {when}").into());
@@ -390,7 +390,7 @@ async fn status_of(hub: String, secret: &Value, path: &str) -> Result<u16, TestE
 }
 
 async fn until_status(stage: &Stage, secret: &Value, path: &str, wanted: u16) -> TestResult {
-    let limit = Instant::now() + WITHIN;
+    let limit = Instant::now() + WAIT_LIMIT;
     loop {
         let status = status_of(stage.hub.url(), secret, path).await?;
         if status == wanted {

@@ -13,7 +13,7 @@ use super::stage::Stage;
 
 const NAMESPACE: &str = "other-sources";
 const SECRET: &str = "client-tls";
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const GROUP: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/other-sources";
 
 pub(crate) async fn cannot_name_the_proxys_path(stage: Arc<Stage>) -> TestResult {
@@ -116,7 +116,7 @@ fn source(kind: &str, name: &str, spec: &Value) -> Value {
 
 /// Waits until source-controller reports that the source is not ready, and returns its message.
 async fn until_failed(stage: &Stage, path: &str) -> Result<String, TestError> {
-    let limit = Instant::now() + WITHIN;
+    let limit = Instant::now() + WAIT_LIMIT;
     loop {
         let object = stage.hub.admin().get(path).await?;
         let ready = condition(&object, "Ready");

@@ -37,7 +37,7 @@ const TARGET: &str = "sidecar-target";
 const ISSUER: &str = "https://sidecar.keyferry.test";
 /// The ServiceAccount of both containers.
 pub(crate) const ACCOUNT: &str = "kustomize-controller";
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) async fn one_account_has_all_rights(stage: Arc<Stage>) -> TestResult {
     let network = NetworkNamespace::start(stage.folder()).await?;
@@ -281,7 +281,7 @@ fn container_port(template: &Value, name: &str) -> Result<u16, TestError> {
 }
 
 async fn until_ready(network: &NetworkNamespace, process: &mut Process, port: u16) -> TestResult {
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + WAIT_LIMIT;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     while network.probe(address, "/readyz") != Some(200) {
         if process.exit_status().is_some() || Instant::now() > deadline {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::setup::{ACCOUNT, Behind, GRANTED_WITHIN, token_path};
 
-const HELD: &str = "keyferry_cached_tokens";
+const CACHED_TOKENS_METRIC: &str = "keyferry_cached_tokens";
 
 pub(super) async fn is_dropped(world: Arc<World>) -> TestResult {
     let behind = Behind::start(&world, world.hub(), "mismatch", 300, &["one", "two"]).await?;
@@ -40,7 +40,7 @@ pub(super) async fn is_dropped(world: Arc<World>) -> TestResult {
     // The metric is updated every two seconds. Each exchange makes the cache count again.
     let caller = behind.fresh_caller().await?;
     let told = Instant::now();
-    while behind.broker.metric(HELD).await? < 1.0 {
+    while behind.broker.metric(CACHED_TOKENS_METRIC).await? < 1.0 {
         assert!(
             told.elapsed() < Duration::from_secs(20),
             "the token for the first target is not counted"
@@ -66,7 +66,10 @@ async fn nothing_is_handed_out(
     secret: &str,
 ) -> TestResult {
     let caller = behind.fresh_caller().await?;
-    let (held, requests) = (behind.broker.metric(HELD).await?, behind.token_requests());
+    let (held, requests) = (
+        behind.broker.metric(CACHED_TOKENS_METRIC).await?,
+        behind.token_requests(),
+    );
     let rule = behind
         .proxy
         .add(Rule::on(Method::POST, &token_path(ACCOUNT), fault));
@@ -90,7 +93,7 @@ async fn nothing_is_handed_out(
         record.get("tokenId").is_none_or(Value::is_null),
         "a token is recorded as issued: {record}"
     );
-    assert_eq!(behind.broker.metric(HELD).await?, held);
+    assert_eq!(behind.broker.metric(CACHED_TOKENS_METRIC).await?, held);
     assert_eq!(behind.token_requests() - requests, 1);
 
     behind.proxy.remove(rule);

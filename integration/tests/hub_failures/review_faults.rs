@@ -17,8 +17,8 @@ const REVIEW: Duration = Duration::from_secs(10);
 
 pub(super) async fn bounded_and_not_kept(world: Arc<World>) -> TestResult {
     let behind = Behind::start(&world, world.hub(), "review-faults", 300, &["one"]).await?;
-    let known = behind.fresh_caller().await?;
-    assert_eq!(behind.exchange(&known, "one").await?.status, 200);
+    let reviewed_caller = behind.fresh_caller().await?;
+    assert_eq!(behind.exchange(&reviewed_caller, "one").await?.status, 200);
     let reviewed = Instant::now();
     let reasons = [
         "HubUnreachable",
@@ -61,7 +61,7 @@ pub(super) async fn bounded_and_not_kept(world: Arc<World>) -> TestResult {
     }
     tokio::time::sleep((REVIEW + Duration::from_millis(200)).saturating_sub(reviewed.elapsed()))
         .await;
-    a_known_caller_bears_silence_but_no_refusal(&behind, &known).await
+    a_known_caller_bears_silence_but_no_refusal(&behind, &reviewed_caller).await
 }
 
 /// A fault that proves the hub unreachable leaves an earlier answer valid. A refusal by the hub

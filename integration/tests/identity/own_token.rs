@@ -20,8 +20,10 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
         let own = caller_token(hub, namespace, "owner").await?;
         broker.exchange(&own, "own-token/held").await
     };
-    let known = caller_token(hub, namespace, "owner").await?;
-    broker.exchange_in_time(&known, "own-token/held").await?;
+    let owner_token = caller_token(hub, namespace, "owner").await?;
+    broker
+        .exchange_in_time(&owner_token, "own-token/held")
+        .await?;
     broker.kubeconfig().expire_token().await?;
     // Keyferry re-reads the token once a minute, as client-go does. Until then, the token that it
     // read before is valid.
@@ -44,7 +46,7 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
     until(Duration::from_secs(70), |answer| answer.status == 200, &ask).await?;
     // It mints again, for old callers too, once it has re-read the key journal: 2 s between tries.
     let again = async || {
-        let answer = broker.exchange(&known, "own-token/fresh").await?;
+        let answer = broker.exchange(&owner_token, "own-token/fresh").await?;
         assert!(
             answer.status == 200 || reason(&broker, &answer)? == "KeyRecordUnread",
             "{}",
@@ -58,7 +60,7 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
         again,
     )
     .await?;
-    assert_eq!(claims(&known)?["aud"], json!([CALLER_AUDIENCE]));
+    assert_eq!(claims(&owner_token)?["aud"], json!([CALLER_AUDIENCE]));
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use super::stage::{
 };
 
 /// Twice what a changed Secret may take to count.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// What a child shows.
 enum Shown {
@@ -139,7 +139,7 @@ pub(super) async fn of_certificates(stage: Arc<Stage>) -> TestResult {
 }
 
 async fn until_answered_by(stage: &Stage, client: &Client, status: u16) -> Result<(), TestError> {
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + WAIT_LIMIT;
     let path = cluster_path("prod-b", "cluster");
     loop {
         let reply = stage.get_by(client, &path, &[]).await?;
@@ -147,7 +147,7 @@ async fn until_answered_by(stage: &Stage, client: &Client, status: u16) -> Resul
             return Ok(());
         }
         if Instant::now() > limit {
-            return Err(format!("not {status} within {PATIENCE:?}: {reply:?}").into());
+            return Err(format!("not {status} within {WAIT_LIMIT:?}: {reply:?}").into());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -204,7 +204,7 @@ async fn revoke(stage: &Stage, credential: &str, flags: &[&str]) -> Result<(), T
 }
 
 async fn until_answered(stage: &Stage, token: &str, status: u16) -> Result<(), TestError> {
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + WAIT_LIMIT;
     let path = cluster_path("prod-b", "cluster");
     loop {
         let reply = stage.get(&path, &[bearer(token)]).await?;
@@ -212,14 +212,14 @@ async fn until_answered(stage: &Stage, token: &str, status: u16) -> Result<(), T
             return Ok(());
         }
         if Instant::now() > limit {
-            return Err(format!("not {status} within {PATIENCE:?}: {reply:?}").into());
+            return Err(format!("not {status} within {WAIT_LIMIT:?}: {reply:?}").into());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
 async fn until_read(child: &Child, reads: usize) -> Result<(), TestError> {
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + WAIT_LIMIT;
     while child.reads.load(Ordering::Relaxed) < reads {
         if Instant::now() > limit {
             return Err(format!("the child does not read: {:?}", child.failed.lock()).into());

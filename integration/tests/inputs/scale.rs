@@ -21,7 +21,7 @@ const COMPONENTS: usize = 20;
 const READS: usize = 2_000;
 const ROUNDS: usize = 5;
 /// Writes to the hub at once.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_WRITES: usize = 16;
 
 /// A hub with the ConfigMaps of all clusters, and nothing else.
 pub(super) struct Fleet {
@@ -60,7 +60,10 @@ impl Fleet {
             });
             async move { self.hub.admin().create(path, &object).await.map(drop) }
         });
-        let written: Vec<_> = writes.buffer_unordered(AT_ONCE).collect().await;
+        let written: Vec<_> = writes
+            .buffer_unordered(MAX_CONCURRENT_WRITES)
+            .collect()
+            .await;
         Ok(written.into_iter().collect::<Result<(), _>>()?)
     }
 }

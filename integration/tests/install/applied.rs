@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::setup::{Hubs, NAMESPACE};
 
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) async fn pods_start_under_restricted_pod_security(hubs: Arc<Hubs>) -> TestResult {
     for plane in [&hubs.base, &hubs.chart] {
@@ -62,7 +62,7 @@ async fn refuses_a_plain_pod(plane: &ControlPlane) -> TestResult {
     spec["template"]["spec"]["containers"][0]["securityContext"] = Value::Null;
     let loose = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "loose" }, "spec": spec });
     plane.admin().create(&path, &loose).await?;
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + WAIT_LIMIT;
     loop {
         let status =
             plane.admin().get(&format!("{path}/loose")).await?["status"]["conditions"].to_string();
@@ -86,7 +86,7 @@ async fn pods(
     selector: &str,
     wanted: usize,
 ) -> Result<Vec<Value>, TestError> {
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + WAIT_LIMIT;
     loop {
         let list = plane
             .admin()

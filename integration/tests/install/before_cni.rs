@@ -21,7 +21,7 @@ use super::manifests::Objects;
 use super::overlay::overlay;
 use super::setup::{Hubs, NAMESPACE, TENANT};
 
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "before-cni";
 const TARGETS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
 
@@ -144,7 +144,7 @@ async fn until_ready(
 ) -> TestResult {
     let path = template["containers"][0]["readinessProbe"]["httpGet"]["path"].as_str();
     let path = path.ok_or("the container has no readinessProbe")?;
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + WAIT_LIMIT;
     loop {
         let status = node.probe(health, path);
         if status == Some(200) {
@@ -184,7 +184,7 @@ async fn exchanged(
     let subject = caller_token(hub, TENANT, ACCOUNT).await?;
     let client = trusting(authority.cert_pem())?;
     let url = format!("https://{}:{port}", node.address());
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + WAIT_LIMIT;
     loop {
         let answer = exchange_at(&client, &url, &subject, &format!("{TENANT}/{ACCOUNT}")).await?;
         if answer.status == 200 {

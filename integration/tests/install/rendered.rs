@@ -211,7 +211,7 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
             .map(|(_, object)| object);
         found.ok_or_else(|| TestError::from(format!("no {kind} {name}")))
     };
-    let given: Value = serde_saphyr::from_str(&std::fs::read_to_string(&file)?)?;
+    let values: Value = serde_saphyr::from_str(&std::fs::read_to_string(&file)?)?;
     let config: Value = serde_saphyr::from_str(
         object("ConfigMap", "keyferry-config")?["data"]["config.yaml"]
             .as_str()
@@ -227,25 +227,25 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
         "inputs",
         "audit",
     ] {
-        assert_eq!(config[field], given["config"][field], "{field}");
+        assert_eq!(config[field], values["config"][field], "{field}");
     }
     assert_eq!(
         config["discovery"]["maxAge"],
-        given["config"]["discovery"]["maxAge"]
+        values["config"]["discovery"]["maxAge"]
     );
     for listener in ["discovery", "api"] {
         assert_eq!(
-            config[listener]["limits"], given["config"][listener]["limits"],
+            config[listener]["limits"], values["config"][listener]["limits"],
             "{listener}"
         );
     }
     assert_eq!(
         config["clusterResourceNamespace"],
-        given["clusterResourceNamespace"]
+        values["clusterResourceNamespace"]
     );
     assert_eq!(
         (&config["hubName"], &config["publicURL"]),
-        (&given["hubName"], &given["publicURL"])
+        (&values["hubName"], &values["publicURL"])
     );
 
     let pod = &object("Deployment", "keyferry")?["spec"]["template"]["spec"];

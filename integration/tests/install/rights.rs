@@ -13,9 +13,9 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::shipped;
 use serde_json::json;
 
-use super::setup::{ELSEWHERE, Hubs, NAMESPACE, TENANT};
+use super::setup::{Hubs, NAMESPACE, TENANT, UNMINTABLE_NAMESPACE};
 
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// What kube-apiserver's own role `system:cluster-trust-bundle-discovery` gives every ServiceAccount
 /// from 1.37 on, where the resource is served by default. No other line of a golden file may differ
 /// between releases.
@@ -31,7 +31,7 @@ pub(crate) async fn rights_are_the_golden_ones(hubs: Arc<Hubs>) -> TestResult {
         for (namespace, golden) in [
             (NAMESPACE, "own-namespace"),
             (TENANT, "tenant-namespace"),
-            (ELSEWHERE, "elsewhere"),
+            (UNMINTABLE_NAMESPACE, "elsewhere"),
         ] {
             let listed = rights(plane, NAMESPACE, "keyferry", namespace).await?;
             compare(plane, &format!("rbac-keyferry-{golden}.txt"), &listed)?;
@@ -84,10 +84,10 @@ pub(crate) async fn tenants_get_their_rights_by_aggregation(hubs: Arc<Hubs>) -> 
             bind(plane, role, role, TENANT).await?;
             let listed = rights(plane, TENANT, role, TENANT).await?;
             compare(plane, &format!("rbac-tenant-{role}.txt"), &ours(&listed))?;
-            let outside = rights(plane, TENANT, role, ELSEWHERE).await?;
+            let outside = rights(plane, TENANT, role, UNMINTABLE_NAMESPACE).await?;
             assert!(
                 ours(&outside).is_empty(),
-                "{role} of {TENANT} in {ELSEWHERE}: {outside:?}"
+                "{role} of {TENANT} in {UNMINTABLE_NAMESPACE}: {outside:?}"
             );
         }
         plane.create_service_account(TENANT, "platform").await?;
@@ -97,7 +97,7 @@ pub(crate) async fn tenants_get_their_rights_by_aggregation(hubs: Arc<Hubs>) -> 
                 "keyferry-platform-admin",
             )
             .await?;
-        let listed = rights(plane, TENANT, "platform", ELSEWHERE).await?;
+        let listed = rights(plane, TENANT, "platform", UNMINTABLE_NAMESPACE).await?;
         compare(plane, "rbac-platform-admin.txt", &ours(&listed))?;
     }
     Ok(())
@@ -192,7 +192,7 @@ async fn until_aggregated(plane: &ControlPlane, role: &str) -> TestResult {
     } else {
         "\"delete\""
     };
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + WAIT_LIMIT;
     loop {
         let rules = plane
             .admin()

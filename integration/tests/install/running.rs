@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::process::{self, Shipped, Started};
 use super::setup::{Hubs, TENANT};
 
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";
 
 pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestResult {
@@ -132,7 +132,7 @@ async fn until(
     path: &str,
     holds: impl Fn(&Value) -> bool,
 ) -> Result<Value, TestError> {
-    until_object(hub.admin(), path, "as it should be", WITHIN, holds).await
+    until_object(hub.admin(), path, "as it should be", WAIT_LIMIT, holds).await
 }
 
 /// Checks that the hub's audit log has no 403 for Keyferry's account, and contains what it wrote.

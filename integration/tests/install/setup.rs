@@ -17,7 +17,7 @@ pub(crate) const NAMESPACE: &str = "keyferry-system";
 /// A tenant in whose namespace Keyferry may mint.
 pub(crate) const TENANT: &str = "tenant-a";
 /// A namespace in which Keyferry may not mint.
-pub(crate) const ELSEWHERE: &str = "tenant-b";
+pub(crate) const UNMINTABLE_NAMESPACE: &str = "tenant-b";
 
 /// A hub with the kustomize base and a hub with the chart.
 pub(crate) struct Hubs {
@@ -66,7 +66,7 @@ impl Hubs {
             fleet,
         };
         for plane in [&hubs.base, &hubs.chart] {
-            for namespace in [TENANT, ELSEWHERE] {
+            for namespace in [TENANT, UNMINTABLE_NAMESPACE] {
                 plane.create_namespace(namespace).await?;
             }
         }

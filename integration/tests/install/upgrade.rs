@@ -13,7 +13,7 @@ use super::setup::{Hubs, NAMESPACE, chart, restricted_namespace, values};
 const CRD: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/targetclusters.keyferry.dev";
 const TARGETS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
-const WITHIN: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn an_upgrade_keeps_the_crds(hubs: Arc<Hubs>) -> TestResult {
     let plane = hubs
@@ -88,7 +88,7 @@ pub(crate) async fn an_upgrade_keeps_the_crds(hubs: Arc<Hubs>) -> TestResult {
     )
     .await?
     .success()?;
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + WAIT_LIMIT;
     while status(&plane, CRD).await != Some(404) {
         assert!(
             Instant::now() < deadline,
@@ -106,7 +106,7 @@ async fn make_target(plane: &ControlPlane) -> Result<String, TestError> {
         "metadata": { "name": "prod" },
         "spec": { "address": "https://prod.example.com:6443", "audience": "https://prod.example.com" },
     });
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + WAIT_LIMIT;
     loop {
         match plane.admin().create(TARGETS, &target).await {
             Ok(made) => {

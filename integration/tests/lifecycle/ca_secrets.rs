@@ -14,7 +14,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 struct Case {
     name: &'static str,
     ca: Option<String>,
-    told: &'static str,
+    expected_message: &'static str,
 }
 
 pub(super) async fn a_bad_one_concerns_its_own_target(world: Arc<World>) -> TestResult {
@@ -56,14 +56,14 @@ pub(super) async fn a_bad_one_concerns_its_own_target(world: Arc<World>) -> Test
     let absent = Case {
         name: "ca-absent",
         ca: None,
-        told: "does not exist in Keyferry's namespace; create it there with ca.crt",
+        expected_message: "does not exist in Keyferry's namespace; create it there with ca.crt",
     };
     for case in cases.iter().chain([&absent]) {
         let answer = broker
             .exchange(&caller, &format!("{TENANT}/{}", case.name))
             .await?;
         assert_eq!(answer.status, 503, "{}: {}", case.name, answer.body);
-        for told in ["CertificateAuthorityInvalid", case.told] {
+        for told in ["CertificateAuthorityInvalid", case.expected_message] {
             assert!(
                 answer.body.contains(told),
                 "{}: {told:?} is not in {}",
@@ -121,7 +121,11 @@ fn cases(world: &World) -> Result<Vec<Case>, TestError> {
         rcgen::date_time_ymd(2021, 1, 1),
     );
     let expired = expired.self_signed(&KeyPair::generate()?)?.pem();
-    let case = |name, ca, told| Case { name, ca, told };
+    let case = |name, ca, told| Case {
+        name,
+        ca,
+        expected_message: told,
+    };
     Ok(vec![
         case(
             "ca-missing",

@@ -210,7 +210,10 @@ fn it_is_named(mistake: &Mistake, bad: &str, said: &str) {
     let (
         line,
         Mistake {
-            name, place, fix, ..
+            name,
+            location: place,
+            fix,
+            ..
         },
     ) = (mistake.line_in(bad), mistake);
     assert!(

@@ -13,7 +13,7 @@ use super::network_policy;
 use super::setup::Cluster;
 
 pub(crate) const NAMESPACE: &str = "tenant-b";
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const TOKEN: &str = "/var/run/secrets/keyferry.dev/token";
 
 pub(crate) async fn another_tenant_reaches_what_the_docs_say(
@@ -118,7 +118,7 @@ pub(crate) async fn another_tenant_reaches_what_the_docs_say(
     pod["spec"]["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["audience"] =
         audience(cluster.targets[0].name()).into();
     hub.admin().create(&pods, &pod).await?;
-    until("the kubelet is refused", WITHIN, || async {
+    until("the kubelet is refused", WAIT_LIMIT, || async {
         let events = format!("/api/v1/namespaces/{NAMESPACE}/events");
         let events = hub.admin().get(&events).await?;
         let mut events = events["items"].as_array().into_iter().flatten();

@@ -22,7 +22,7 @@ use crate::flux::sidecar::{self, Further, NAME, Rights, as_flux_installs};
 use crate::flux::stage::{config_map, may_apply, until_applied};
 
 const TARGET: &str = "flux-target";
-const WITHIN: Duration = Duration::from_secs(120);
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// The images of Flux's manifests.
 const CONTROLLERS: [(Part, &str); 2] = [
     (
@@ -69,7 +69,7 @@ pub(crate) async fn one_pod_has_flux_and_keyferry(cluster: Arc<Cluster>) -> Test
 /// A target that trusts what the Keyferry in Flux's namespace publishes, and the origin of that.
 async fn trusting_target(cluster: &Cluster) -> Result<(ControlPlane, String), TestError> {
     let service = format!("{FLUX_NAMESPACE}/keyferry-discovery");
-    let discovery = format!("https://{}", cluster.node.outside(&service, 443)?);
+    let discovery = format!("https://{}", cluster.node.open_service_port(&service, 443)?);
     let trusting = TrustingTarget {
         name: TARGET,
         minor: Minor::newest(),
@@ -171,7 +171,7 @@ async fn running(cluster: &Cluster, before: Option<&Value>) -> Result<Value, Tes
                 && deployment["status"]["updatedReplicas"] == 1
                 && deployment["status"]["availableReplicas"] == 1
         };
-        let ready = until_object(cluster.hub.admin(), &path, "ready", WITHIN, ready).await;
+        let ready = until_object(cluster.hub.admin(), &path, "ready", WAIT_LIMIT, ready).await;
         if let Err(error) = ready {
             let pods = ["describe", "pods", "-n", FLUX_NAMESPACE];
             let logs = ["logs", "-n", FLUX_NAMESPACE, "-l", &format!("app={name}")];
@@ -184,7 +184,7 @@ async fn running(cluster: &Cluster, before: Option<&Value>) -> Result<Value, Tes
         format!("/api/v1/namespaces/{FLUX_NAMESPACE}/pods?labelSelector=app=kustomize-controller");
     let found = std::sync::Mutex::new(Value::Null);
     let old = before.map(|pod| pod["metadata"]["uid"].clone());
-    until("one new Pod is ready", WITHIN, || async {
+    until("one new Pod is ready", WAIT_LIMIT, || async {
         let list = cluster.hub.admin().get(&path).await?;
         let [pod] = list["items"].as_array().map(Vec::as_slice).unwrap_or(&[]) else {
             return Ok(false);

@@ -15,7 +15,7 @@ use super::installed::{GROUP, access, pods};
 use super::setup::{Cluster, IMAGE, PREVIOUS_IMAGE, SYSTEM};
 use crate::install::overlay::overlay_of;
 
-const WITHIN: Duration = Duration::from_secs(120);
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// The two ways of docs/guides/hub.md.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub(crate) async fn remove(cluster: &Cluster, way: Way) -> TestResult {
             cluster.kubectl(&["delete", "-k", &folder]).await?;
         }
     }
-    until("no Pod is left", WITHIN, || async {
+    until("no Pod is left", WAIT_LIMIT, || async {
         Ok(pods(cluster).await?.is_empty())
     })
     .await
@@ -179,7 +179,7 @@ async fn helm(cluster: &Cluster, args: &[&str]) -> TestResult {
     for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         command.env(variable, folder.join("helm"));
     }
-    let output = tokio::time::timeout(WITHIN, command.output()).await??;
+    let output = tokio::time::timeout(WAIT_LIMIT, command.output()).await??;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("helm {}: {said}", args.join(" ")).into());

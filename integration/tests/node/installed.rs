@@ -23,7 +23,7 @@ const DEPLOYER: &str = "docker.io/library/deployer:1.0.0";
 const KUBECTL: &str = "docker.io/library/kubectl:1.36";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/keyferry-system/deployments/keyferry";
 pub(crate) const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
-const WITHIN: Duration = Duration::from_secs(120);
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// What Keyferry warns of while the admission policies are not installed.
 const WITHOUT_POLICIES: [&str; 4] = [
     "AuthorUnchecked",
@@ -119,7 +119,7 @@ async fn prepare(cluster: &Cluster, way: Way) -> TestResult {
         // The hub's controllers add them to each namespace. They are not left by Keyferry.
         for object in ["configmaps/kube-root-ca.crt", "serviceaccounts/default"] {
             let path = format!("/api/v1/namespaces/{namespace}/{object}");
-            until(&path, WITHIN, || async {
+            until(&path, WAIT_LIMIT, || async {
                 Ok(hub.admin().exists(&path).await?)
             })
             .await?;
@@ -153,7 +153,14 @@ pub(crate) async fn until_rolled_out(cluster: &Cluster) -> Result<Vec<Value>, Te
         status["observedGeneration"] == deployment["metadata"]["generation"]
             && ["replicas", "updatedReplicas", "availableReplicas"].map(count) == [2, 2, 2]
     };
-    let rolled = until_object(cluster.hub.admin(), DEPLOYMENT, "rolled out", WITHIN, done).await;
+    let rolled = until_object(
+        cluster.hub.admin(),
+        DEPLOYMENT,
+        "rolled out",
+        WAIT_LIMIT,
+        done,
+    )
+    .await;
     if let Err(error) = rolled {
         let selector = "app.kubernetes.io/name=keyferry";
         let pods = cluster.kubectl(&["describe", "pods", "-n", SYSTEM]).await?;
@@ -171,7 +178,7 @@ pub(crate) async fn until_rolled_out(cluster: &Cluster) -> Result<Vec<Value>, Te
     }
     // Pods of the previous generation may still be ending.
     let running = std::sync::Mutex::new(Vec::new());
-    until("two Pods are left", WITHIN, || async {
+    until("two Pods are left", WAIT_LIMIT, || async {
         let pods = pods(cluster).await?;
         let count = pods.len();
         *running.lock().map_err(|error| error.to_string())? = pods;
@@ -203,7 +210,14 @@ async fn both_replicas_run_restricted(cluster: &Cluster, pods: &[Value]) -> Test
     }
     let budget = format!("/apis/policy/v1/namespaces/{SYSTEM}/poddisruptionbudgets/keyferry");
     let allowed = |budget: &Value| budget["status"]["disruptionsAllowed"] == 1;
-    until_object(cluster.hub.admin(), &budget, "in force", WITHIN, allowed).await?;
+    until_object(
+        cluster.hub.admin(),
+        &budget,
+        "in force",
+        WAIT_LIMIT,
+        allowed,
+    )
+    .await?;
     Ok(())
 }
 
@@ -250,12 +264,12 @@ async fn policy(cluster: &Cluster) -> TestResult {
             .bind_user_to_cluster_role(&user, "namespace-reader")
             .await?;
         let ready = |target: &Value| has_condition(target, "Ready");
-        until_object(admin, &path, "ready", WITHIN, ready).await?;
+        until_object(admin, &path, "ready", WAIT_LIMIT, ready).await?;
         // Before there are admission policies, Keyferry mints no token for a probe, so no condition
         // says whether the target is reached.
         let delivered =
             |access: &Value| has_condition(access, "Ready") && has_condition(access, "Delivered");
-        until_object(admin, &access(name), "delivered", WITHIN, delivered).await?;
+        until_object(admin, &access(name), "delivered", WAIT_LIMIT, delivered).await?;
         until_trusted(&cluster.hub, target).await?;
     }
     Ok(())

@@ -9,7 +9,7 @@ use keyferry_integration::wait::until;
 use super::installation::Way;
 use super::setup::Cluster;
 
-const WITHIN: Duration = Duration::from_secs(120);
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// What the chart leaves, as docs/guides/hub.md says.
 const KEPT: [&str; 8] = [
     "apiservices.apiregistration.k8s.io /v1alpha1.keyferry.dev",
@@ -34,7 +34,7 @@ pub(crate) async fn only_the_documented(
     };
     // Controllers of the hub remove what belonged to removed objects.
     let left = std::sync::Mutex::new(Vec::new());
-    let only_kept = until("nothing else is left", WITHIN, || async {
+    let only_kept = until("nothing else is left", WAIT_LIMIT, || async {
         let after = everything(cluster).await?;
         let now: Vec<String> = after.difference(before).cloned().collect();
         let done = now == kept;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::attacker::dial;
 use super::setup::{Cluster, SYSTEM};
 
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// Where clouds have their metadata services.
 const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 /// A Pod under Keyferry's NetworkPolicy whose program can dial.
@@ -42,7 +42,7 @@ pub(crate) async fn it_holds(cluster: &Cluster, replica: &str) -> TestResult {
         let enters = dial(cluster, &metrics).await?.contains("connected");
         Ok::<_, TestError>([enters, leaves(cluster, &metadata).await?])
     };
-    until("the policy holds", WITHIN, || async {
+    until("the policy holds", WAIT_LIMIT, || async {
         Ok(closed().await? == [false, false])
     })
     .await?;
@@ -51,7 +51,7 @@ pub(crate) async fn it_holds(cluster: &Cluster, replica: &str) -> TestResult {
     let admin = cluster.hub.admin();
     let mut policy = admin.get(&path).await?;
     admin.delete(&path).await?;
-    until("both are open without the policy", WITHIN, || async {
+    until("both are open without the policy", WAIT_LIMIT, || async {
         Ok(closed().await? == [true, true])
     })
     .await?;
@@ -60,7 +60,7 @@ pub(crate) async fn it_holds(cluster: &Cluster, replica: &str) -> TestResult {
         metadata.retain(|field, _| own.contains(&field.as_str()));
     }
     admin.apply(&path, &policy).await?;
-    until("the policy holds again", WITHIN, || async {
+    until("the policy holds again", WAIT_LIMIT, || async {
         Ok(closed().await? == [false, false])
     })
     .await?;

@@ -21,7 +21,7 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 31, 0, 21);
 const CA_SECRET: &str = "keyferry-callers-ca";
 /// Another account of the tenant, which no rule names.
 const OTHER: &str = "other";
-const WITHIN: Duration = Duration::from_secs(90);
+const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
 pub(crate) async fn a_mounted_certificate_is_a_caller(cluster: Arc<Cluster>) -> TestResult {
     let hub = &cluster.hub;
@@ -99,7 +99,7 @@ async fn exchange(cluster: &Cluster, signer: &Signer, account: &str) -> Result<S
         all.find(|one| one["spec"]["podName"] == account).cloned()
     };
     let requested = |list: &Value| of_pod(list).is_some();
-    let list = until_object(admin, &requests(TENANT), "requested", WITHIN, requested).await?;
+    let list = until_object(admin, &requests(TENANT), "requested", WAIT_LIMIT, requested).await?;
     let request = of_pod(&list).ok_or("no request")?;
     assert_eq!(request["spec"]["nodeName"], NODE);
     assert_eq!(request["spec"]["serviceAccountName"], account);

@@ -11,7 +11,7 @@ use super::installed::{access, until_rolled_out};
 use super::setup::{Cluster, has_condition};
 
 /// The hub must have served the definitions for a minute.
-const WITHIN: Duration = Duration::from_secs(150);
+const WAIT_LIMIT: Duration = Duration::from_secs(150);
 const FILE: &str = "policies.yaml";
 
 /// Installs them, and waits until the command finds nothing that they allow and should refuse.
@@ -19,7 +19,7 @@ pub(crate) async fn install(cluster: &Cluster, installed: Installation<'_>) -> T
     let kubeconfig = cluster.hub.admin_kubeconfig().display().to_string();
     let command = ["admission-policies", "--kubeconfig", &kubeconfig];
     let file = cluster.ground.folder().join(FILE);
-    until("the command leaves out no binding", WITHIN, || async {
+    until("the command leaves out no binding", WAIT_LIMIT, || async {
         let printed = cluster.ground.binary().run(&command, &[]).await?;
         let said = String::from_utf8_lossy(&printed.stderr);
         if !printed.status.success() {
@@ -46,7 +46,7 @@ pub(crate) async fn install(cluster: &Cluster, installed: Installation<'_>) -> T
         }
     }
     let check = [&command[..], &["--check"]].concat();
-    let checked = until("the policies hold", WITHIN, || async {
+    let checked = until("the policies hold", WAIT_LIMIT, || async {
         Ok(cluster
             .ground
             .binary()
@@ -102,7 +102,7 @@ pub(crate) async fn accesses_are_proven(cluster: &Cluster) -> TestResult {
                 .iter()
                 .all(|kind| has_condition(object, kind))
         };
-        until_object(admin, &access(name), "proven", WITHIN, proven).await?;
+        until_object(admin, &access(name), "proven", WAIT_LIMIT, proven).await?;
     }
     Ok(())
 }

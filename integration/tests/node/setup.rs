@@ -121,8 +121,8 @@ impl Cluster {
         let hub = Arc::new(ground.control_plane(hub).await?);
         let files = ground.folder().join("node");
         let node = Node::start(Arc::clone(&hub), &access, ground.parts(), &files).await?;
-        let discovery = node.outside(&format!("{SYSTEM}/keyferry-discovery"), 443)?;
-        let api = node.outside(&format!("{SYSTEM}/keyferry"), 443)?;
+        let discovery = node.open_service_port(&format!("{SYSTEM}/keyferry-discovery"), 443)?;
+        let api = node.open_service_port(&format!("{SYSTEM}/keyferry"), 443)?;
         let url = format!("https://{discovery}/.well-known/openid-configuration");
         let target = async |name: &'static str, minor| {
             let trusting = TrustingTarget {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::setup::{ACCOUNT, Cluster, SYSTEM, TENANT};
 use crate::flux::stage::{config_map, config_map_path, may_apply};
 
-const WITHIN: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The agent as a native sidecar, and a command with the exec plugin's way to a token, for both
 /// targets: first as the examples are, and then with a command that applies a ConfigMap.
@@ -101,7 +101,7 @@ async fn until_logged(
             .into_iter()
             .flat_map(|container| ["-c", container]),
     );
-    let logged = until(&format!("{pod} prints {text}"), WITHIN, || async {
+    let logged = until(&format!("{pod} prints {text}"), WAIT_LIMIT, || async {
         Ok(cluster
             .kubectl(&args)
             .await

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::stage::{Judge, Stage, TENANT, kid};
 
 /// How often a workload requests a token and uses it.
-const EVERY: Duration = Duration::from_millis(250);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(250);
 /// How often its own token is renewed, as the kubelet does.
 const CALLER_LIFE: Duration = Duration::from_secs(30);
 
@@ -71,7 +71,7 @@ pub(super) async fn work(stage: Arc<Stage>, account: String, tally: Arc<Tally>) 
         .collect::<Result<Vec<_>, TestError>>()?;
     let mut caller: Option<(String, Instant)> = None;
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(REQUEST_INTERVAL).await;
         if caller
             .as_ref()
             .is_none_or(|(_, since)| since.elapsed() > CALLER_LIFE)

@@ -113,13 +113,13 @@ pub(super) async fn signs_first(ground: Arc<Ground>) -> TestResult {
     );
     assert_eq!(published(&two).await?, before);
     let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
-    let held = stage
+    let cached_token = stage
         .broker
         .exchange_in_time(&caller, &format!("{TENANT}/reconciler-0"))
         .await?
         .token()?;
 
-    let rule = proxy.add(answer(&listed));
+    let rule = proxy.add(replace_key_set(&listed));
     sign_with_new_key(&stage.hub, "second").await?;
     let newcomer = caller_token(&stage.hub, TENANT, "newcomer").await?;
     let from = Instant::now();
@@ -136,7 +136,7 @@ pub(super) async fn signs_first(ground: Arc<Ground>) -> TestResult {
             .broker
             .exchange(&caller, &format!("{TENANT}/reconciler-0"))
             .await?;
-        assert_eq!(answer.token()?, held, "what is held goes on");
+        assert_eq!(answer.token()?, cached_token, "what is held goes on");
         assert_eq!(published(&stage.broker).await?, before);
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -214,7 +214,7 @@ pub(super) async fn rogue(ground: Arc<Ground>) -> TestResult {
             Some("HubKeyReplaced"),
         ),
     ] {
-        let rule = proxy.add(answer(&json!({ "keys": keys })));
+        let rule = proxy.add(replace_key_set(&json!({ "keys": keys })));
         read_again(&stage, &proxy).await?;
         proxy.remove(rule);
         for _ in 0..2 {
@@ -276,7 +276,7 @@ async fn read_again(stage: &Stage, proxy: &ChaosProxy) -> TestResult {
     Ok(())
 }
 
-fn answer(set: &Value) -> Rule {
+fn replace_key_set(set: &Value) -> Rule {
     let fault = Fault::ReplaceBody {
         body: set.to_string().into_bytes(),
         content_type: HeaderValue::from_static("application/jwk-set+json"),

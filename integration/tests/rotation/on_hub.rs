@@ -17,7 +17,7 @@ use super::people::{commands_of_people, keeper_of_secrets};
 use super::stage::{Judge, hub_kids, kid, sign_with_new_key};
 
 /// The TargetCluster and the tenant of each target.
-const PLACES: [(&str, &str); 2] = [("target-a", "tenant-a"), ("target-b", "tenant-b")];
+const TARGET_TENANTS: [(&str, &str); 2] = [("target-a", "tenant-a"), ("target-b", "tenant-b")];
 const SECRET: &str = "apps-kubeconfig";
 
 /// The tests that need their own hub.
@@ -33,7 +33,7 @@ async fn start() -> Result<OnHub, NotStarted> {
 }
 
 async fn rewrites(world: Arc<OnHub>) -> TestResult {
-    for (index, (target, tenant)) in PLACES.into_iter().enumerate() {
+    for (index, (target, tenant)) in TARGET_TENANTS.into_iter().enumerate() {
         let mut spec = world.target_spec(index);
         spec["allow"] = json!([{ "namespaces": [tenant], "serviceAccounts": [RECONCILER], "deliveries": ["KubeConfigSecret", "HTTP"] }]);
         world.put_target(target, &spec).await?;
@@ -48,7 +48,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
     }
     let stolen = hub_kids(&world.hub).await?.remove(0);
     let (mut witnesses, mut files) = (Vec::new(), Vec::new());
-    for (target, tenant) in PLACES {
+    for (target, tenant) in TARGET_TENANTS {
         world
             .until_access(tenant, "apps", "Ready", "True", "Ready")
             .await?;
@@ -68,7 +68,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
         .find(|kid| *kid != stolen)
         .ok_or("the hub lists no new key")?;
     until_active(&world, &clean).await?;
-    for (_, tenant) in PLACES {
+    for (_, tenant) in TARGET_TENANTS {
         assert_eq!(
             delivered(&world, tenant).await?.1,
             stolen,
@@ -83,7 +83,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
         2,
         "{said}"
     );
-    for (index, (_, tenant)) in PLACES.into_iter().enumerate() {
+    for (index, (_, tenant)) in TARGET_TENANTS.into_iter().enumerate() {
         assert!(
             said.contains(&format!("Secret {tenant}/{SECRET}"))
                 && said.contains("rewritten, signed by"),
@@ -116,7 +116,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
     without_a_list_it_still_revokes(&world, &clean).await?;
     let (ok, said) = revoke(&world, &clean, &[]).await?;
     assert!(!ok, "{said}");
-    for (target, tenant) in PLACES {
+    for (target, tenant) in TARGET_TENANTS {
         let lines = notes_not_proven(&said);
         assert!(
             lines
@@ -232,7 +232,7 @@ async fn the_other_commands_read_the_hub(world: &OnHub) -> TestResult {
     let listed = run(&["targets"]).await?;
     assert_eq!(listed, run(&["targets", "--config", &config]).await?);
     assert!(
-        PLACES
+        TARGET_TENANTS
             .iter()
             .all(|(target, tenant)| listed.contains(target) && listed.contains(tenant)),
         "{listed}"

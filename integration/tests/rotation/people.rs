@@ -157,8 +157,8 @@ async fn an_export_without_a_file(world: &OnHub) -> TestResult {
 /// A command without a name takes the only access of a namespace, and lists several.
 async fn only_one_access(world: &OnHub) -> TestResult {
     let hub = world.hub.admin_kubeconfig().display().to_string();
-    let one = ["token", "-n", "tenant-a", "--kubeconfig", &hub];
-    let output = keyferry(world, &one).await?;
+    let arguments = ["token", "-n", "tenant-a", "--kubeconfig", &hub];
+    let output = keyferry(world, &arguments).await?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
         said.contains("access: tenant-a/apps, the only one"),
@@ -187,7 +187,7 @@ async fn only_one_access(world: &OnHub) -> TestResult {
             &json!({ "deliveries": [{ "name": "h", "type": "HTTP" }] }),
         )
         .await?;
-    let said = failed(keyferry(world, &one).await?)?;
+    let said = failed(keyferry(world, &arguments).await?)?;
     assert!(
         said.contains("namespace tenant-a has 2: apps, second") && said.contains("fix: name one"),
         "{said}"

@@ -13,7 +13,7 @@ use super::place::{Here, Shell};
 const STAYS_UP: &[&str] = &["keyferry agent", "keyferry export"];
 
 /// Replaces the names of a real fleet in a document by the names used here.
-fn here(text: &str, shell: &Shell) -> String {
+fn use_test_names(text: &str, shell: &Shell) -> String {
     let text = text
         .replace("https://keyferry.keyferry-system.svc", &shell.api_url)
         .replace("https://keyferry.example.com", &shell.discovery_url)
@@ -53,7 +53,7 @@ pub(crate) async fn blocks_of_the_documents(place: Here) -> TestResult {
     }
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for block in &blocks {
-        let text = here(&block.text, &shell);
+        let text = use_test_names(&block.text, &shell);
         let output = shell.run(&text).await?;
         let said = format!(
             "{}{}",

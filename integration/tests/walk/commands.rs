@@ -377,7 +377,7 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
         .shell("left-out", &place.world.broker, "tenant-a")
         .await?;
     let help = shell.run("keyferry help").await?;
-    let known = commands_of(&String::from_utf8_lossy(&help.stdout));
+    let known_commands = commands_of(&String::from_utf8_lossy(&help.stdout));
     let typed: BTreeSet<String> = [OFFLINE, ADMINS, TENANT, OBJECTS]
         .into_iter()
         .flatten()
@@ -388,12 +388,12 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
                 .and_then(|words| words.first().cloned())
         })
         .collect();
-    let missing: Vec<&String> = known
+    let missing: Vec<&String> = known_commands
         .iter()
         .filter(|name| !typed.contains(*name) && !elsewhere.contains(&name.as_str()))
         .collect();
-    if known.len() < 15 {
-        return Err(format!("the help lists too few commands: {known:?}").into());
+    if known_commands.len() < 15 {
+        return Err(format!("the help lists too few commands: {known_commands:?}").into());
     }
     if missing.is_empty() {
         Ok(())

@@ -21,9 +21,9 @@ impl Journey {
     pub(super) async fn goes_on_after_an_interruption(&self) -> TestResult {
         // The admin takes the file back, so that this target trusts nobody again.
         self.plane.set_authentication_config(TRUSTS_NOBODY).await?;
-        let hub = ChaosProxy::in_front_of(&self.place.world.hub).await?;
+        let hub = ChaosProxy::in_front_of(&self.site.world.hub).await?;
         let target = ChaosProxy::in_front_of(&self.plane).await?;
-        let hub_user = admin(&self.place.world.hub, &hub.url()).await?;
+        let hub_user = admin(&self.site.world.hub, &hub.url()).await?;
         let target_user = admin(&self.plane, &target.url()).await?;
         let (name, tenant) = ("interrupted", "interrupted-one");
         let command = format!(
@@ -79,7 +79,7 @@ impl Journey {
             assert!(said.contains(&wanted), "{wanted}: {said}");
         }
         let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
-        let object = self.place.world.hub.admin().get(&path).await?;
+        let object = self.site.world.hub.admin().get(&path).await?;
         assert!(object["metadata"]["deletionTimestamp"].is_null());
         let (code, said) = self.run(&format!("{remove} --remove")).await?;
         assert_eq!(code, Some(0), "{said}");
@@ -133,7 +133,7 @@ impl Journey {
         kubeconfig: &str,
         name: &str,
     ) -> TestResult {
-        let admin = self.place.world.hub.admin();
+        let admin = self.site.world.hub.admin();
         let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
         for (tenant, new_spec, wanted) in [
             (
@@ -199,7 +199,7 @@ impl Journey {
         name: &str,
         tenant: &str,
     ) -> TestResult {
-        let world = &self.place.world;
+        let world = &self.site.world;
         world.hub.create_namespace(tenant).await?;
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",

@@ -22,7 +22,7 @@ const NODES: &str = "== on the control plane nodes of the target\n";
 
 /// A target and its tenants on the way from nothing to the first request.
 pub(super) struct Journey {
-    pub(super) place: Here,
+    pub(super) site: Here,
     pub(super) plane: Arc<ControlPlane>,
     pub(super) shell: Shell,
     pub(super) name: &'static str,
@@ -66,7 +66,7 @@ async fn journey(place: Here, name: &'static str, minor: Minor) -> TestResult {
     journey.off_again().await?;
     // Each on one target, for time.
     match minor {
-        Minor::V1_33 => by_configuration_file(journey.place, journey.plane).await,
+        Minor::V1_33 => by_configuration_file(journey.site, journey.plane).await,
         _ => journey.goes_on_after_an_interruption().await,
     }
 }
@@ -166,7 +166,7 @@ impl Journey {
         )?;
         std::fs::write(shell.folder().join("present.yaml"), TRUSTS_NOBODY)?;
         Ok(Self {
-            place,
+            site: place,
             plane,
             shell,
             name,
@@ -199,7 +199,7 @@ impl Journey {
             }
             assert_eq!(code, Some(3), "{said}");
             assert!(!said.contains("PRIVATE KEY"), "{said}");
-            assert!(!self.place.world.is_there(&self.target_path()).await?);
+            assert!(!self.site.world.is_there(&self.target_path()).await?);
         }
         Ok(())
     }
@@ -212,7 +212,7 @@ impl Journey {
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains("IssuerCollision"), "{said}");
         let path = "/apis/keyferry.dev/v1alpha1/targetclusters/itself";
-        assert!(!self.place.world.is_there(path).await?);
+        assert!(!self.site.world.is_there(path).await?);
         Ok(())
     }
 
@@ -224,13 +224,7 @@ impl Journey {
             self.name
         );
         self.guided(&command, "first").await?;
-        let target = self
-            .place
-            .world
-            .hub
-            .admin()
-            .get(&self.target_path())
-            .await?;
+        let target = self.site.world.hub.admin().get(&self.target_path()).await?;
         assert_eq!(
             target["spec"]["targetIssuer"],
             format!("https://{}.keyferry.test", self.name)
@@ -243,7 +237,7 @@ impl Journey {
                 && has_condition(access, "TargetAuthenticates", "True", "Ready")
         };
         let access = access_path(&tenant, self.name);
-        self.place
+        self.site
             .world
             .until(&access, "accepted at the target", authenticates)
             .await?;
@@ -372,7 +366,7 @@ impl Journey {
         assert_eq!(code, Some(0), "{said}");
         assert!(said.contains("  + spec.deliveries[]: "), "{said}");
         let map = format!("/api/v1/namespaces/{tenant}/configmaps/{}", self.name);
-        assert!(self.place.world.is_there(&map).await?, "it was delivered");
+        assert!(self.site.world.is_there(&map).await?, "it was delivered");
         let (code, said) = self.run(&command).await?;
         assert_eq!(code, Some(0), "{said}");
         assert!(
@@ -382,8 +376,8 @@ impl Journey {
             )),
             "{said}"
         );
-        assert!(self.place.world.is_there(&map).await?, "{said}");
-        let admin = self.place.world.hub.admin();
+        assert!(self.site.world.is_there(&map).await?, "{said}");
+        let admin = self.site.world.hub.admin();
         let access = admin.get(&access_path(&tenant, self.name)).await?;
         let deliveries = access["spec"]["deliveries"].to_string();
         for kept in ["FluxConfigMap", "HTTP", "Exec"] {
@@ -406,7 +400,7 @@ impl Journey {
             said.contains("  - spec.deliveries[]: ") && said.contains("add --yes"),
             "{said}"
         );
-        let admin = self.place.world.hub.admin();
+        let admin = self.site.world.hub.admin();
         let path = access_path(&tenant, self.name);
         let types = async || -> Result<String, TestError> {
             Ok(admin.get(&path).await?["spec"]["deliveries"].to_string())
@@ -445,7 +439,7 @@ impl Journey {
 
     async fn off_again(&self) -> TestResult {
         let [first, second] = self.tenants();
-        let world = &self.place.world;
+        let world = &self.site.world;
         let group = "kustomize.toolkit.fluxcd.io";
         let apps = json!({
             "apiVersion": format!("{group}/v1"), "kind": "Kustomization",

@@ -102,7 +102,7 @@ pub(crate) async fn onboards_a_managed_issuer_by_file(place: Here) -> TestResult
     let shell = place.shell(name, &place.by_file, "tenant-b").await?;
     let journey = Journey::new(place, plane, shell, name)?;
     // The file that the server has read, and reads again.
-    let config = journey.place.by_file.config().display().to_string();
+    let config = journey.site.by_file.config().display().to_string();
     let command = format!(
         "keyferry onboard target {name} --target-kubeconfig fresh.kubeconfig --tenant {tenant}/app \
          --audience https://{name}.example.com --managed-issuer --merge present.yaml --discovery-ca \

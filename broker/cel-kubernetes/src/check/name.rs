@@ -49,13 +49,13 @@ impl Checker<'_> {
             self.beyond = Some(format!("the name {written:?} is also a loop variable"));
         }
         let mut outermost = false;
-        let mut found = self.local_type(name).cloned();
+        let mut declared_type = self.local_type(name).cloned();
         if dotted && self.minor >= Minor::V1_37 {
-            outermost = found.is_some();
-            found = None;
+            outermost = declared_type.is_some();
+            declared_type = None;
         }
-        if let Some(t) = found.or_else(|| self.global_type(name).cloned()) {
-            self.found.names.insert(
+        if let Some(t) = declared_type.or_else(|| self.global_type(name).cloned()) {
+            self.checked.names.insert(
                 e.id,
                 Name::Variable {
                     name: name.to_owned(),
@@ -91,7 +91,7 @@ impl Checker<'_> {
             ("duration", None) => bare("duration", Type::Duration),
             _ => return self.refuse_undeclared(e, written),
         };
-        self.found.names.insert(e.id, meaning);
+        self.checked.names.insert(e.id, meaning);
         t
     }
 
@@ -146,7 +146,7 @@ impl Checker<'_> {
         } else {
             return None;
         };
-        self.found.names.insert(e.id, meaning);
+        self.checked.names.insert(e.id, meaning);
         Some(t)
     }
 

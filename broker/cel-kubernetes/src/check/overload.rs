@@ -46,9 +46,9 @@ impl Checker<'_> {
             return Type::Error;
         };
         let t = self.check_field(e, operand, name, true);
-        self.found.types.insert(field.id, Type::String);
+        self.checked.types.insert(field.id, Type::String);
         let overloads = vec!["select_optional_field"];
-        self.found.calls.insert(
+        self.checked.calls.insert(
             e.id,
             Callee {
                 function: "_?._".to_owned(),
@@ -109,7 +109,7 @@ impl Checker<'_> {
             self.add_issue(e, no_overload(f.name, &types, target.is_some()));
             return Type::Error;
         };
-        self.found.calls.insert(
+        self.checked.calls.insert(
             e.id,
             Callee {
                 function: f.name.to_owned(),
@@ -129,7 +129,7 @@ impl Checker<'_> {
             }
         }
         let overloads = f.overloads.iter().map(|o| o.id).collect();
-        self.found.calls.insert(
+        self.checked.calls.insert(
             e.id,
             Callee {
                 function: f.name.to_owned(),

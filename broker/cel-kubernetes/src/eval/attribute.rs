@@ -147,7 +147,7 @@ impl Runner<'_> {
         scope: Option<usize>,
     ) -> Run<Result<Option<Val>, Val>> {
         let mut computed_id = None;
-        let found = match &q.key {
+        let selected = match &q.key {
             Key::Const(key) => select_entry(value, key, lenient),
             Key::Test(_) if value.is_random() => Ok(Some(Val::random())),
             Key::Test(key) if lenient => select_entry(value, key, true),
@@ -173,11 +173,11 @@ impl Runner<'_> {
                 }
             }
         };
-        let seen = match &found {
+        let seen = match &selected {
             Ok(Some(value)) | Err(value) => Some(value.clone()),
             Ok(None) => None,
         };
-        let absent = !matches!(found, Ok(Some(_)));
+        let absent = !matches!(selected, Ok(Some(_)));
         if !(lenient && absent) {
             if let Some(id) = computed_id {
                 self.tracker.drop_ids(&[id])?;
@@ -185,7 +185,7 @@ impl Runner<'_> {
             self.tracker.charge_signed(1);
             self.tracker.push_value(q.id, seen.unwrap_or(Val::Null))?;
         }
-        Ok(found)
+        Ok(selected)
     }
 }
 

@@ -262,11 +262,11 @@ fn timestamp(seconds: i64, nanos: i32) -> Called {
 
 /// Converts a value to JSON and back, as a field of the type `Value` does.
 fn json(value: &Val) -> Called {
-    const MOST: u64 = (1 << 53) - 1;
+    const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
     Ok(match value {
         Val::Null | Val::Bool(_) | Val::Double(_) | Val::Str(_) => value.clone(),
-        Val::Int(n) if n.unsigned_abs() <= MOST => Val::Double(*n as f64),
-        Val::Uint(n) if *n <= MOST => Val::Double(*n as f64),
+        Val::Int(n) if n.unsigned_abs() <= MAX_EXACT_INTEGER => Val::Double(*n as f64),
+        Val::Uint(n) if *n <= MAX_EXACT_INTEGER => Val::Double(*n as f64),
         Val::List(_) => return Err(list_in_json()),
         Val::Map(map) => {
             let entry = |(key, value): &(Val, Val)| match key {

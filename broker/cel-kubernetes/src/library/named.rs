@@ -172,15 +172,15 @@ fn label_1035(text: &str) -> Vec<String> {
 }
 
 fn qualified_name(text: &str, minor: Minor) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut errors = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts.as_slice() {
         [name] => *name,
         [prefix, name] => {
             if prefix.is_empty() {
-                found.push("prefix part must be non-empty".to_owned());
+                errors.push("prefix part must be non-empty".to_owned());
             } else {
-                found.extend(
+                errors.extend(
                     subdomain(prefix, unit(minor))
                         .into_iter()
                         .map(|fault| format!("prefix part {fault}")),
@@ -201,17 +201,17 @@ fn qualified_name(text: &str, minor: Minor) -> Vec<String> {
         }
     };
     if name.is_empty() {
-        found.push("name part must be non-empty".to_owned());
+        errors.push("name part must be non-empty".to_owned());
     }
-    found.extend(
+    errors.extend(
         too_long(name, 63, unit(minor))
             .into_iter()
             .map(|fault| format!("name part {fault}")),
     );
     if !is_name(name) {
-        found.push(format!("name part {NAME}"));
+        errors.push(format!("name part {NAME}"));
     }
-    found
+    errors
 }
 
 fn is_uuid(text: &str) -> bool {

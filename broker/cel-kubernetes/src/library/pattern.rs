@@ -75,14 +75,14 @@ impl Pattern {
 
     /// Whether it matches anywhere in the text.
     pub(super) fn is_match(&self, text: &str) -> Result<bool, String> {
-        self.settled(text)?;
+        self.refuse_undecided(text)?;
         Ok(match &self.engine {
             Engine::Text(regex) => regex.is_match(text),
             Engine::Bytes(regex) => !matches_between_characters(regex, text, 1).is_empty(),
         })
     }
 
-    fn settled(&self, text: &str) -> Result<(), String> {
+    fn refuse_undecided(&self, text: &str) -> Result<(), String> {
         if self.unicode && text.chars().any(unicode::has_other_class) {
             return Err(
                 "a Unicode class in a pattern, and a character of a new Unicode".to_owned(),
@@ -99,7 +99,7 @@ impl Pattern {
 
     /// Returns the first `n` matches, or all if `n` is negative.
     pub(super) fn find_all(&self, text: &str, n: i64) -> Result<Vec<String>, String> {
-        self.settled(text)?;
+        self.refuse_undecided(text)?;
         let limit = usize::try_from(n).unwrap_or(usize::MAX);
         let found = match &self.engine {
             Engine::Text(regex) => regex
@@ -122,27 +122,27 @@ fn matches_between_characters(
     limit: usize,
 ) -> Vec<Range<usize>> {
     let next = |at: usize| (at + 1..=text.len()).find(|at| text.is_char_boundary(*at));
-    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut matches: Vec<Range<usize>> = Vec::new();
     let mut from = Some(0);
     while let Some(at) = from
-        && found.len() < limit
+        && matches.len() < limit
     {
         let Some(range) = regex.find_at(text.as_bytes(), at).map(|m| m.range()) else {
             break;
         };
         // A match within a character is empty, because every other one consumes characters.
         let inside = !text.is_char_boundary(range.start);
-        let again = range.is_empty() && found.last().is_some_and(|last| last.end == range.start);
+        let again = range.is_empty() && matches.last().is_some_and(|last| last.end == range.start);
         from = if range.is_empty() {
             next(range.start)
         } else {
             Some(range.end)
         };
         if !inside && !again {
-            found.push(range);
+            matches.push(range);
         }
     }
-    found
+    matches
 }
 
 /// Runs a function with the pattern of the call, which is compiled now if it was not constant.

@@ -11,7 +11,7 @@ pub(crate) struct Quantity {
     value: i128,
     scale: i32,
     /// How many decimal places Go keeps of a big decimal, which decides how a float is rounded.
-    places: i32,
+    decimal_places: i32,
     /// Whether Go stores it as a big decimal, which is never an integer. Others fit 64 bits.
     decimal: bool,
     /// Whether it is a computed sum or difference. Such a quantity cannot be the right operand of
@@ -66,9 +66,9 @@ impl Quantity {
     fn float(self) -> f64 {
         let power = |scale: i32| format!("1e{scale}").parse().unwrap_or(1.0);
         if self.decimal {
-            let places = i64::from(self.scale) + i64::from(self.places);
+            let places = i64::from(self.scale) + i64::from(self.decimal_places);
             let unscaled = format!("{}e{places}", self.value);
-            unscaled.parse().unwrap_or(0.0) * power(-self.places)
+            unscaled.parse().unwrap_or(0.0) * power(-self.decimal_places)
         } else {
             self.value as f64 * power(self.scale)
         }
@@ -99,14 +99,14 @@ impl Quantity {
         let sum = || shifted(self)?.checked_add(shifted(other)?);
         let (value, scale, places) = match whole.filter(|_| !decimal) {
             Some((value, scale)) => (value, scale, -scale),
-            None => (sum()?, scale, self.places.max(other.places)),
+            None => (sum()?, scale, self.decimal_places.max(other.decimal_places)),
         };
         let fits = |n: Option<i128>| n.is_some_and(|n| i64::try_from(n).is_ok());
         let small = whole.is_some() || (fits(shifted(self)) && fits(shifted(other)));
         Some(Self {
             value,
             scale,
-            places,
+            decimal_places: places,
             decimal: decimal || !small || i64::try_from(value).is_err(),
             computed: true,
         })
@@ -160,7 +160,7 @@ fn read_quantity(text: &str) -> Reading {
         Some((value, scale, places, decimal)) => Reading::Is(Quantity {
             value: sign * value,
             scale,
-            places,
+            decimal_places: places,
             decimal,
             computed: false,
         }),
@@ -199,12 +199,12 @@ fn read_large(
     (binary, exponent): (bool, i32),
     places: i32,
 ) -> Option<(i128, i32, i32)> {
-    const MOST: i128 = i64::MAX as i128;
+    const MAX_VALUE: i128 = i64::MAX as i128;
     let (value, scale) = if binary {
         match value.checked_mul(1_i128.checked_shl(exponent.unsigned_abs())?) {
             Some(value) => (value, -places),
             // Without so many places that it is small in spite of its digits.
-            None if places < 9 => return Some((MOST, 0, 0)),
+            None if places < 9 => return Some((MAX_VALUE, 0, 0)),
             None => return None,
         }
     } else {
@@ -226,17 +226,17 @@ fn read_large(
     let read = Quantity {
         value,
         scale,
-        places: 9,
+        decimal_places: 9,
         decimal: true,
         computed: false,
     };
     let most = Quantity {
-        value: MOST,
+        value: MAX_VALUE,
         scale: 0,
         ..read
     };
     if binary && read.compare_quantities(most) == Ordering::Greater {
-        return Some((MOST, 0, 0));
+        return Some((MAX_VALUE, 0, 0));
     }
     Some((value, scale, 9))
 }
@@ -274,7 +274,7 @@ pub(super) fn call_quantity(overload: &str, args: &[Val]) -> Option<Called> {
     let whole = |n: i64| Quantity {
         value: n.into(),
         scale: 0,
-        places: 0,
+        decimal_places: 0,
         decimal: false,
         computed: false,
     };

@@ -76,7 +76,7 @@ fn unknown_value(function: &str) -> Val {
 fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
     let items = list.items();
     let shuffled = list.is_shuffled();
-    let settled = !items.iter().any(Val::depends_on_order);
+    let order_independent = !items.iter().any(Val::depends_on_order);
     let number = Val::Random(Random {
         size: 1,
         fallible: false,
@@ -113,7 +113,7 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
                 mark_shuffled(Val::list(inner.collect()))
             })
         }
-        ("sort", _) if settled => sort_by_keys(items),
+        ("sort", _) if order_independent => sort_by_keys(items),
         ("@sortByAssociatedKeys", [_, Val::List(keys)]) => {
             let settled = !keys.items().iter().any(Val::depends_on_order);
             if settled {
@@ -133,7 +133,7 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
         {
             None
         }
-        ("join", _) if settled => {
+        ("join", _) if order_independent => {
             let separator = args.get(1).map_or(0, Val::cost_size);
             let sizes = items.iter().map(|item| item.cost_size() + separator);
             Some(Val::Random(Random {
@@ -141,9 +141,9 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
                 fallible: false,
             }))
         }
-        ("distinct", _) if settled => Some(distinct_elements(list)),
-        ("isSorted", _) if settled && are_ordered(items) => Some(number),
-        ("min" | "max", _) if settled && are_ordered(items) => {
+        ("distinct", _) if order_independent => Some(distinct_elements(list)),
+        ("isSorted", _) if order_independent && are_ordered(items) => Some(number),
+        ("min" | "max", _) if order_independent && are_ordered(items) => {
             let wanted = if function == "max" {
                 Ordering::Less
             } else {
@@ -154,7 +154,7 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
             let one = items.iter().filter(equal).all(|item| item.same(&found));
             if one { None } else { Some(Val::random()) }
         }
-        ("sum", _) if settled && sums_alike(items) => None,
+        ("sum", _) if order_independent && sums_alike(items) => None,
         _ => Some(unknown_value(function)),
     }
 }

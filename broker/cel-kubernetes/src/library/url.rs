@@ -64,7 +64,7 @@ pub(super) fn call_url(overload: &str, args: &[Val]) -> Option<Called> {
 
 /// Reads a query. Like Go, it leaves out pairs with a broken escape or a semicolon.
 fn read_query(text: &str) -> Called {
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut parameters: Vec<(String, Vec<String>)> = Vec::new();
     for pair in text
         .split('&')
         .filter(|p| !p.is_empty() && !p.contains(';'))
@@ -76,13 +76,13 @@ fn read_query(text: &str) -> Called {
         let (Ok(key), Ok(value)) = (String::from_utf8(key), String::from_utf8(value)) else {
             return Err("a query with bytes that are no text".to_owned());
         };
-        match found.iter_mut().find(|(k, _)| *k == key) {
+        match parameters.iter_mut().find(|(k, _)| *k == key) {
             Some((_, values)) => values.push(value),
-            None => found.push((key, vec![value])),
+            None => parameters.push((key, vec![value])),
         }
     }
     let mut map = Map::built();
-    for (key, values) in found {
+    for (key, values) in parameters {
         map.put(Val::from(key), Val::List(List::of_strings(values)));
     }
     Ok(Val::Map(map))

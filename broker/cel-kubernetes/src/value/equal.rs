@@ -47,7 +47,7 @@ impl Val {
                 return equal_in_any_order(a, b, depth);
             }
             (Self::List(a), Self::List(b)) => {
-                return every(a.items().iter().enumerate().map(|(index, a)| {
+                return all_are_equal(a.items().iter().enumerate().map(|(index, a)| {
                     b.get(index)
                         .map_or(Self::Bool(false), |b| a.equal_within(&b, depth + 1))
                 }));
@@ -55,7 +55,7 @@ impl Val {
             (Self::Map(a), Self::Map(b)) if a.len() != b.len() => false,
             // The names of the left map are looked up in the right one, which may unescape them.
             (Self::Map(a), Self::Map(b)) => {
-                return every(a.entries().iter().map(|(k, v)| {
+                return all_are_equal(a.entries().iter().map(|(k, v)| {
                     b.find(k)
                         .map_or(Self::Bool(false), |other| v.equal_within(&other, depth + 1))
                 }));
@@ -181,7 +181,7 @@ impl Val {
 
 /// Whether all parts are equal; as in cel-go, an error counts as equal. Random if that depends on a
 /// random order.
-fn every(parts: impl Iterator<Item = Val>) -> Val {
+fn all_are_equal(parts: impl Iterator<Item = Val>) -> Val {
     let mut answer = Val::Bool(true);
     for part in parts {
         match part {

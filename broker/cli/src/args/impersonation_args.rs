@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn all_parts_are_read() {
-        let found = parsed(&[
+        let arguments = parsed(&[
             "--as",
             "jane",
             "--as-group",
@@ -192,7 +192,7 @@ mod tests {
             extra: vec![("example.com/team".to_owned(), "red=blue".to_owned())],
             ..ImpersonatedUser::named("jane")
         };
-        assert_eq!(found, Ok(Some(expected)));
+        assert_eq!(arguments, Ok(Some(expected)));
     }
 
     #[test]

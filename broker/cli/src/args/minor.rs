@@ -11,7 +11,7 @@ pub(crate) struct MinorArgs {
     /// The target's Kubernetes release, like 1.33 or v1.33.4 [default: the newest that is known
     /// here]
     #[arg(long = "kubernetes", value_name = "VERSION", value_parser = read)]
-    given: Option<Release>,
+    target_release: Option<Release>,
 }
 
 /// What is known of the target's apiserver when a file for it is evaluated.
@@ -30,19 +30,19 @@ pub(crate) struct ApiserverArgs {
 impl MinorArgs {
     /// Returns the given release, or the newest known one.
     pub(crate) fn release(self) -> Release {
-        self.given.unwrap_or(Release::NEWEST)
+        self.target_release.unwrap_or(Release::NEWEST)
     }
 
     /// Returns the release, if one is given.
-    pub(crate) fn given(self) -> Option<Release> {
-        self.given
+    pub(crate) fn given_release(self) -> Option<Release> {
+        self.target_release
     }
 
     /// Returns the release, for what only a known one can be printed for.
     ///
     /// # Errors
     /// The release is newer than the known ones.
-    pub(crate) fn known(self) -> Result<Minor, CommandError> {
+    pub(crate) fn known_minor(self) -> Result<Minor, CommandError> {
         match self.release() {
             Release::Known(minor) => Ok(minor),
             newer @ Release::Newer(_) => {
@@ -61,13 +61,13 @@ impl MinorArgs {
     /// Uses this release, if the user gives none.
     pub(crate) fn or(self, known: Option<Minor>) -> Self {
         Self {
-            given: self.given.or(known.map(Release::Known)),
+            target_release: self.target_release.or(known.map(Release::Known)),
         }
     }
 
     /// Describes the release to the user, and whether it is the default.
     pub(crate) fn description(self) -> String {
-        match self.given {
+        match self.target_release {
             Some(Release::Known(minor)) => format!("Kubernetes {minor}"),
             Some(newer @ Release::Newer(_)) => format!(
                 "Kubernetes {newer}, which is newer than {}, the newest known here",
@@ -132,16 +132,18 @@ mod tests {
     #[test]
     fn a_newer_release_is_taken_but_nothing_is_printed_for_it() {
         let newer = MinorArgs {
-            given: read("v1.38.0").ok(),
+            target_release: read("v1.38.0").ok(),
         };
         assert_eq!(newer.release(), Release::Newer(38));
         assert!(newer.description().contains("newer than 1.37"));
-        let error = newer.known().unwrap_err();
+        let error = newer.known_minor().unwrap_err();
         assert!(
             error.problem.contains("1.38") && error.fix.is_some(),
             "{error}"
         );
-        let none = MinorArgs { given: None };
-        assert_eq!(none.known(), Ok(Release::NEWEST.nearest_minor()));
+        let none = MinorArgs {
+            target_release: None,
+        };
+        assert_eq!(none.known_minor(), Ok(Release::NEWEST.nearest_minor()));
     }
 }

@@ -12,7 +12,7 @@ use crate::command_error::CommandError;
 use crate::ui;
 
 /// The most names that an error lists.
-const MOST: usize = 20;
+const MAX_LISTED_NAMES: usize = 20;
 const NAME_IT: &str = "name it as NAMESPACE/NAME";
 
 /// Returns the only access of `namespace`, or else of the namespace of the hub's context. The
@@ -92,10 +92,14 @@ fn only(namespace: &Namespace, names: Vec<AccessName>) -> Result<AccessName, Com
         Err(names) => {
             let shown: Vec<&str> = names
                 .iter()
-                .take(MOST)
+                .take(MAX_LISTED_NAMES)
                 .map(|access| access.name.as_str())
                 .collect();
-            let more = if count > MOST { ", ..." } else { "" };
+            let more = if count > MAX_LISTED_NAMES {
+                ", ..."
+            } else {
+                ""
+            };
             Err(CommandError::with_fix(
                 format!(
                     "no access is named, and namespace {namespace} has {count}: {}{more}",

@@ -286,7 +286,7 @@ impl TargetArgs {
             target.ca_pem = Some(authority_file(path)?);
         }
         if let Some(path) = &self.target_token_file {
-            plan.held = TokenEvidence::Token(file(path)?.trim_ascii().to_vec());
+            plan.token_evidence = TokenEvidence::Token(file(path)?.trim_ascii().to_vec());
             plan.to_issue = None;
         }
         plan.impersonate = self.impersonation.user()?.or(plan.impersonate);

@@ -20,7 +20,7 @@ const LIMIT_VARIABLE: &str = "KEYFERRY_COMPLETION_SECONDS";
 /// The largest limit that the variable can set.
 const MOST_SECONDS: u64 = 60;
 /// The most names that are offered.
-const MOST: usize = 500;
+const MAX_NAMES: usize = 500;
 
 /// What the word that is being typed can name, and where the hub is.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) fn matching(words: &[String], command: &Command) -> Vec<String> {
         .unwrap_or_default()
         .into_iter()
         .filter(|name| name.starts_with(&typed))
-        .take(MOST)
+        .take(MAX_NAMES)
         .collect()
 }
 

@@ -69,7 +69,7 @@ pub(super) struct Stage {
     pub(super) hub: EmbeddedHub,
     pub(super) target: EmbeddedTarget,
     pub(super) caller: SecretString,
-    pub(super) intruder: SecretString,
+    pub(super) foreign_caller: SecretString,
     pub(super) http: reqwest::Client,
     ports: Ports,
     folder: TempDir,
@@ -106,9 +106,9 @@ impl Stage {
         let token =
             |namespace: &str| hub.token(namespace, name.as_str(), "keyferry.dev", CALLER_LIFETIME);
         let caller = token(namespace.as_str())?;
-        let intruder = token(options.other_namespace())?;
+        let foreign_caller = token(options.other_namespace())?;
         write(&folder, "caller.token", caller.expose_secret())?;
-        write(&folder, "intruder.token", intruder.expose_secret())?;
+        write(&folder, "intruder.token", foreign_caller.expose_secret())?;
         write(
             &folder,
             "config.yaml",
@@ -147,7 +147,7 @@ impl Stage {
             hub,
             target,
             caller,
-            intruder,
+            foreign_caller,
             http,
             ports,
             folder,

@@ -77,7 +77,7 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
         "POST /v1/token  audience={access}  subject_token=(a token of {})",
         stage.intruder_name()
     ))?;
-    let (status, answer) = exchange(stage, &stage.intruder).await?;
+    let (status, answer) = exchange(stage, &stage.foreign_caller).await?;
     screen.refusal(&format!(
         "{status} {}: {}",
         text(&answer["error"]),

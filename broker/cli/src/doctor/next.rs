@@ -140,7 +140,7 @@ mod tests {
         let token = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2h1YiIsInN1YiI6InMiLCJhdWQiOlsidCJdLCJleHAiOjQxMDI0NDQ4MDB9.eA";
         let mut evidence = Evidence {
             start: "targetaccess/a".to_owned(),
-            held: TokenEvidence::Token(token.into()),
+            token_evidence: TokenEvidence::Token(token.into()),
             target: Target {
                 connection: Fetched::Response(HttpResponse {
                     status: 200,
@@ -181,8 +181,11 @@ mod tests {
         );
         assert!(next(&all, &typed).is_empty());
         assert!(
-            next(&report(vec![], |e| e.held = TokenEvidence::None), &typed)[0]
-                .ends_with("--target-token-file FILE")
+            next(
+                &report(vec![], |e| e.token_evidence = TokenEvidence::None),
+                &typed
+            )[0]
+            .ends_with("--target-token-file FILE")
         );
     }
 

@@ -104,7 +104,7 @@ pub(super) fn matching<'a>(pasted: &str, all: &'a [Explanation]) -> Vec<&'a Expl
     for text in all.iter().flat_map(|explanation| &explanation.texts) {
         *codes_of_text.entry(normal(text)).or_default() += 1;
     }
-    let mut found: Vec<Match<'_>> = all
+    let mut matches: Vec<Match<'_>> = all
         .iter()
         .filter_map(|explanation| {
             let texts = explanation.texts.iter().map(|text| normal(text));
@@ -119,19 +119,19 @@ pub(super) fn matching<'a>(pasted: &str, all: &'a [Explanation]) -> Vec<&'a Expl
         })
         .collect();
     // A text of many codes is only of use without a text of few.
-    if found.iter().any(|found| found.says_which) {
-        found.retain(|found| found.says_which);
+    if matches.iter().any(|found| found.says_which) {
+        matches.retain(|found| found.says_which);
     }
-    let longest = found.iter().map(|found| found.length).max().unwrap_or(0);
+    let longest = matches.iter().map(|found| found.length).max().unwrap_or(0);
     // A much shorter text is only a part of the longest, like its first words.
-    found.retain(|found| found.length * 3 >= longest * 2);
-    found.sort_by_key(|found| {
+    matches.retain(|found| found.length * 3 >= longest * 2);
+    matches.sort_by_key(|found| {
         (
             std::cmp::Reverse(found.length),
             rank(found.explanation.reason),
         )
     });
-    found.into_iter().map(|found| found.explanation).collect()
+    matches.into_iter().map(|found| found.explanation).collect()
 }
 
 /// A code whose text is in the message.

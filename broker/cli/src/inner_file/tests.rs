@@ -168,7 +168,7 @@ fn an_inner_file_is_found_with_its_lines() {
 
 #[test]
 fn the_place_is_named() {
-    let place = |text: &str| find(text.as_bytes())[0].inside.clone().unwrap().place;
+    let place = |text: &str| find(text.as_bytes())[0].inside.clone().unwrap().location;
     let wrappers = wrappers();
     let of = |what: &str| {
         place(

@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    fn one(flux: Result<Vec<String>, String>) -> TargetUse {
+    fn target_use(flux: Result<Vec<String>, String>) -> TargetUse {
         TargetUse {
             access: AccessName::parse("tenant-a/prod").unwrap(),
             service_account: "reconciler".to_owned(),
@@ -202,9 +202,9 @@ mod tests {
 
     #[test]
     fn the_order_is_flux_accesses_entry_and_target_cluster() {
-        let used = one(Ok(vec!["Kustomization apps".to_owned()]));
-        let unknown = one(Err("forbidden".to_owned()));
-        let free = one(Ok(Vec::new()));
+        let used = target_use(Ok(vec!["Kustomization apps".to_owned()]));
+        let unknown = target_use(Err("forbidden".to_owned()));
+        let free = target_use(Ok(Vec::new()));
         let next = |live: &[&TargetUse], entry| RemovalStep::next(live, None, false, entry);
         assert!(matches!(
             next(&[&free, &used], true),

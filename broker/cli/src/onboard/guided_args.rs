@@ -35,7 +35,7 @@ use crate::trust::{self, Binding, Occasion, OutputDirArgs, ShapeArgs, TargetPart
 use crate::ui;
 
 /// How long a target may take to load its file, by default.
-const PATIENCE: Duration = Duration::from_secs(600);
+const DEFAULT_WAIT_LIMIT: Duration = Duration::from_secs(600);
 
 #[derive(Args)]
 pub(super) struct GuidedArgs {
@@ -117,7 +117,10 @@ impl GuidedArgs {
     ///
     /// # Errors
     /// The configuration cannot be used, or the hub cannot be read.
-    pub(super) async fn place(&self, client: &HubClient) -> Result<KeyferryObjects, CommandError> {
+    pub(super) async fn find_keyferry_objects(
+        &self,
+        client: &HubClient,
+    ) -> Result<KeyferryObjects, CommandError> {
         KeyferryObjects::find(
             self.config.as_deref(),
             self.keyferry_namespace.as_deref(),
@@ -156,7 +159,7 @@ impl GuidedArgs {
 
     /// Starts the time in which this run has to end.
     pub(super) fn deadline(&self) -> Deadline {
-        Deadline::start(self.timeout.unwrap_or(PATIENCE))
+        Deadline::start(self.timeout.unwrap_or(DEFAULT_WAIT_LIMIT))
     }
 
     /// Reads the tenant's TargetAccess on the hub. What it delivers stays, unless it is pruned.

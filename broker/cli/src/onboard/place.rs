@@ -22,7 +22,7 @@ use crate::command_error::CommandError;
 use crate::{onboarding, ui};
 
 /// How often a status is read while it is waited for.
-const EVERY: Duration = Duration::from_secs(1);
+const STATUS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long Keyferry may take to write the status of a changed TargetCluster.
 const STATUS_PATIENCE: Duration = Duration::from_secs(60);
 /// How long an object may be stalled by what this command has just changed elsewhere.
@@ -188,7 +188,9 @@ impl<T> Wait<T> {
         match stalled {
             Some(stalled) => Self::Stalled {
                 why: format!("{}: {}", stalled.reason, stalled.message),
-                is_final: FINAL.iter().any(|reason| reason.as_str() == stalled.reason),
+                is_final: FINAL_REASONS
+                    .iter()
+                    .any(|reason| reason.as_str() == stalled.reason),
             },
             None if summary.is_empty() => Self::For(not_ready(conditions).unwrap_or_default()),
             None => Self::For(summary),
@@ -198,7 +200,7 @@ impl<T> Wait<T> {
 
 /// Reasons of `Stalled` that depend on nothing but the object's spec: they end a wait at once. The
 /// others may be about what this command has just written, and count once they have stayed.
-const FINAL: [Reason; 4] = [
+const FINAL_REASONS: [Reason; 4] = [
     Reason::AudienceConflict,
     Reason::AudienceIsHubs,
     Reason::SpecInvalid,
@@ -210,7 +212,7 @@ pub(super) struct Deadline {
     clock: Arc<SystemClock>,
     started: Duration,
     /// How long the run waits in all.
-    pub(super) patience: Duration,
+    pub(super) limit: Duration,
 }
 
 impl Deadline {
@@ -220,7 +222,7 @@ impl Deadline {
         Self {
             started: clock.now().mono,
             clock: Arc::new(clock),
-            patience,
+            limit: patience,
         }
     }
 
@@ -231,18 +233,18 @@ impl Deadline {
 
     /// Whether the time is over.
     pub(super) fn is_over(&self) -> bool {
-        self.passed() > self.patience
+        self.passed() > self.limit
     }
 
     /// The same deadline, or an earlier one `limit` from now.
     fn at_most(&self, limit: Duration) -> Self {
-        let left = self.patience.saturating_sub(self.passed());
+        let left = self.limit.saturating_sub(self.passed());
         match limit < left {
             true => Self::start(limit),
             false => Self {
                 clock: Arc::clone(&self.clock),
                 started: self.started,
-                patience: self.patience,
+                limit: self.limit,
             },
         }
     }
@@ -284,7 +286,7 @@ async fn until_ready<T>(
             Err(error) => return Err(error.into()),
         };
         if deadline.is_over() {
-            let seconds = deadline.patience.as_secs();
+            let seconds = deadline.limit.as_secs();
             return Err(CommandError::with_fix(
                 format!("waiting for {what}: it is not Ready after {seconds} s: {why}"),
                 fix,
@@ -294,7 +296,7 @@ async fn until_ready<T>(
             ui::note(&format!("waiting for {what}: {why}"));
             printed = why;
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(STATUS_POLL_INTERVAL).await;
     }
 }
 

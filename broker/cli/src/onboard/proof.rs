@@ -28,7 +28,7 @@ use crate::command_error::CommandError;
 use crate::{doctor_report, ui};
 
 /// The pause between two tries. Each issues a token.
-const EVERY: Duration = Duration::from_secs(3);
+const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Part of what doctor says of a token that is accepted without a user name.
 const WITHOUT_NAME: &str = "does not return a username";
@@ -142,10 +142,7 @@ impl Proof {
     /// # Errors
     /// An input of the diagnosis cannot be used.
     pub(super) async fn run(&self, progress: &mut Progress) -> Result<ExitCode, CommandError> {
-        let left = self
-            .deadline
-            .patience
-            .saturating_sub(self.deadline.passed());
+        let left = self.deadline.limit.saturating_sub(self.deadline.passed());
         ui::note(&format!(
             "trying a token of TargetAccess {} at the target, for up to {} s",
             self.access,
@@ -171,7 +168,7 @@ impl Proof {
                 ui::note(&format!("waiting: {why}"));
                 printed = why;
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
@@ -227,10 +224,10 @@ impl Proof {
                 plan.target_is_tenants = true;
             }
             Err(ClientError::Refused { reason, detail, .. }) => {
-                plan.held = TokenEvidence::Failed(Problem::new(reason, detail));
+                plan.token_evidence = TokenEvidence::Failed(Problem::new(reason, detail));
             }
             Err(error) => {
-                plan.held =
+                plan.token_evidence =
                     TokenEvidence::Failed(Problem::new(Reason::MintFailed, error.to_string()));
             }
         }

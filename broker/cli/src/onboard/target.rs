@@ -82,19 +82,22 @@ pub(super) async fn run(
     let facts = target_facts::read(&target_access).await?;
     ui::note(&described(&facts));
     refuse_collision(args, &client, &facts).await?;
-    let place = args.guided.place(&client).await?;
+    let keyferry_objects = args.guided.find_keyferry_objects(&client).await?;
 
-    let on_hub = hub_objects(args, &name, &facts, &place, &client).await?;
+    let on_hub = hub_objects(args, &name, &facts, &keyferry_objects, &client).await?;
     let write = args.guided.write;
     let writing = write.writing();
-    let before = file_before(args, &name, &facts, &on_hub, &place, &client).await;
+    let before = file_before(args, &name, &facts, &on_hub, &keyferry_objects, &client).await;
     let plan = write.plan(&client, Cluster::Hub, on_hub.wanted).await?;
     let output = &args.guided.output;
     output.hub(plan.objects(), on_hub.in_place)?;
     write.agree("on the hub", &plan)?;
     progress.begin("applying the objects of the hub");
     write_all(&client, Cluster::Hub, &plan, writing, progress).await?;
-    if let Some(file) = place.file().filter(|_| !on_hub.for_file.is_empty()) {
+    if let Some(file) = keyferry_objects
+        .file()
+        .filter(|_| !on_hub.for_file.is_empty())
+    {
         output.configuration(&file.display().to_string(), &on_hub.for_file)?;
         return Ok(incomplete(
             "the configuration file lacks what is shown; add it, and run this command again",
@@ -102,12 +105,12 @@ pub(super) async fn run(
     }
     progress.begin("waiting until the TargetCluster is Ready");
     let deadline = args.guided.deadline();
-    let judged = match (writing, place.file()) {
+    let judged = match (writing, keyferry_objects.file()) {
         (Writing::Applied, None) => Some(ready_target(&client, &name, &deadline).await?),
         _ => None,
     };
     if writing != Writing::Applied
-        && place.file().is_none()
+        && keyferry_objects.file().is_none()
         && target_value(&client, &name).await?.is_none()
     {
         return Ok(incomplete(
@@ -129,11 +132,13 @@ pub(super) async fn run(
         facts: &facts,
         before,
     };
-    let withheld = target.show_and_apply(&place, &client, progress).await?;
+    let withheld = target
+        .show_and_apply(&keyferry_objects, &client, progress)
+        .await?;
     if writing != Writing::Applied {
         return Ok(incomplete("nothing was written; add --apply"));
     }
-    let Some(access) = tried_access(args, &name, &place, &client).await? else {
+    let Some(access) = tried_access(args, &name, &keyferry_objects, &client).await? else {
         return Ok(incomplete(&format!(
             "no TargetAccess leads to {name} yet, so no token was tried; next: keyferry onboard \
              tenant NAMESPACE --service-account NAME --target {name} --apply"
@@ -151,7 +156,9 @@ pub(super) async fn run(
             Tries::UntilDeadline
         },
     };
-    args.guided.prove(asked, &place, &client, progress).await
+    args.guided
+        .prove(asked, &keyferry_objects, &client, progress)
+        .await
 }
 
 /// Returns the file that this command would have shown before it changes the TargetCluster: if the
@@ -347,7 +354,7 @@ async fn prune_allow(
         if named {
             continue;
         }
-        let user = uses.known.iter().find(|one| {
+        let user = uses.readable.iter().find(|one| {
             one.access.namespace == account.namespace
                 && one.service_account == account.name.as_str()
         });
@@ -427,7 +434,7 @@ async fn tried_access(
         None if place.file().is_some() => None,
         None => users::of_target(client, name, None)
             .await?
-            .known
+            .readable
             .into_iter()
             .find(|one| !one.deleting)
             .map(|one| one.access),

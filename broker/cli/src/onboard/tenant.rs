@@ -65,29 +65,29 @@ pub(super) async fn run(
     let hub = args.guided.hub.access().describe_hub().await?;
     ui::note(&format!("hub: {hub}"));
     let client = args.guided.hub.client().await?;
-    let place = args.guided.place(&client).await?;
+    let keyferry_objects = args.guided.find_keyferry_objects(&client).await?;
     let write = args.guided.write;
     let existing = args
         .guided
-        .existing_access(&mut tenant, &place, &client)
+        .existing_access(&mut tenant, &keyferry_objects, &client)
         .await?;
-    let changed = changed_target(&tenant, &place, write.removals(), &client).await?;
+    let changed = changed_target(&tenant, &keyferry_objects, write.removals(), &client).await?;
     let mut wanted: Vec<PlannedObject> = changed.iter().cloned().collect();
     if let Some(account) = args.guided.flux_account() {
         wanted.extend(flux_account(account).map(PlannedObject::from));
     }
     let mut for_file = Vec::new();
-    for object in tenant.objects(&place.keyferry) {
+    for object in tenant.objects(&keyferry_objects.keyferry) {
         let is_access = object["kind"] == "TargetAccess";
         if wanted.iter().any(|planned| planned.object == object) {
             continue;
         }
-        if !(is_access && place.file().is_some()) {
+        if !(is_access && keyferry_objects.file().is_some()) {
             wanted.push(PlannedObject {
                 read: existing.clone().filter(|_| is_access),
                 ..object.into()
             });
-        } else if !place.file_has_access(&access) {
+        } else if !keyferry_objects.file_has_access(&access) {
             for_file.push(object);
         }
     }
@@ -98,7 +98,7 @@ pub(super) async fn run(
     let writing = write.writing();
     progress.begin("applying the objects of the hub");
     write_all(&client, Cluster::Hub, &plan, writing, progress).await?;
-    if let Some(file) = place.file().filter(|_| !for_file.is_empty()) {
+    if let Some(file) = keyferry_objects.file().filter(|_| !for_file.is_empty()) {
         output.configuration(&file.display().to_string(), &for_file)?;
         return Ok(incomplete(&format!(
             "the configuration file lacks what is shown; add it, allow {} in its TargetCluster, \
@@ -112,13 +112,13 @@ pub(super) async fn run(
 
     let deadline = args.guided.deadline();
     progress.begin("waiting until the TargetCluster is Ready");
-    let target = match place.file() {
+    let target = match keyferry_objects.file() {
         Some(_) => None,
         None => Some(ready_target(&client, &tenant.target, &deadline).await?),
     };
     if changed.is_some() || args.guided.asks_for_target_part() {
         progress.begin("reading what the target needs");
-        show_new_file(args, &tenant, &place, &client, progress).await?;
+        show_new_file(args, &tenant, &keyferry_objects, &client, progress).await?;
     }
     let means = Means::default();
     let asked = ProofRequest {
@@ -128,7 +128,9 @@ pub(super) async fn run(
         deadline,
         tries: Tries::UntilDeadline,
     };
-    args.guided.prove(asked, &place, &client, progress).await
+    args.guided
+        .prove(asked, &keyferry_objects, &client, progress)
+        .await
 }
 
 fn tenant(args: &TenantArgs) -> Result<Tenant, CommandError> {

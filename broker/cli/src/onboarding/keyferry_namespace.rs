@@ -102,22 +102,28 @@ mod tests {
 
     #[test]
     fn a_status_alone_never_moves_keyferrys_namespace() {
-        let found = |bound: &[&str], stated: &[&str]| {
+        let decided_namespace = |bound: &[&str], stated: &[&str]| {
             decide(names(bound), &names(stated)).map(|namespace| namespace.to_string())
         };
-        assert_eq!(found(&[], &[]).as_deref(), Ok("keyferry-system"));
         assert_eq!(
-            found(&[], &["keyferry-system"]).as_deref(),
+            decided_namespace(&[], &[]).as_deref(),
             Ok("keyferry-system")
         );
-        assert!(found(&[], &["evil"]).is_err());
-        assert!(found(&[], &["keyferry-system", "evil"]).is_err());
+        assert_eq!(
+            decided_namespace(&[], &["keyferry-system"]).as_deref(),
+            Ok("keyferry-system")
+        );
+        assert!(decided_namespace(&[], &["evil"]).is_err());
+        assert!(decided_namespace(&[], &["keyferry-system", "evil"]).is_err());
         // The binding decides, whatever is stated.
         for stated in [&[] as &[&str], &["evil"], &["keyferry-system"]] {
-            assert_eq!(found(&["platform"], stated).as_deref(), Ok("platform"));
+            assert_eq!(
+                decided_namespace(&["platform"], stated).as_deref(),
+                Ok("platform")
+            );
         }
-        assert!(found(&["a", "b"], &[]).is_err());
-        assert!(found(&["a/b"], &[]).is_err());
+        assert!(decided_namespace(&["a", "b"], &[]).is_err());
+        assert!(decided_namespace(&["a/b"], &[]).is_err());
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) struct TargetUse {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TargetUses {
     /// The TargetAccesses that lead to the target.
-    pub(crate) known: Vec<TargetUse>,
+    pub(crate) readable: Vec<TargetUse>,
     /// The names of those that are too large to be read, so that whether they lead to the target is
     /// unknown.
     pub(crate) unread: Vec<String>,
@@ -96,7 +96,7 @@ pub(crate) async fn of_target(
                 if one.flux.is_ok() {
                     one.flux = flux_objects(client, &one).await;
                 }
-                uses.known.push(one);
+                uses.readable.push(one);
             }
             Err(UnreadAccess(name)) => uses.unread.push(name),
         }
@@ -196,16 +196,16 @@ fn read(object: &Value) -> Option<TargetUse> {
 
 /// Lists the Flux objects of the access's namespace whose kubeConfig refers to a delivered object.
 async fn flux_objects(client: &HubClient, one: &TargetUse) -> Result<Vec<String>, String> {
-    let mut found = Vec::new();
+    let mut descriptions = Vec::new();
     if one.delivered.is_empty() {
-        return Ok(found);
+        return Ok(descriptions);
     }
     for (kind, group, plural) in FLUX {
         let path = format!("/apis/{group}/namespaces/{}/{plural}", one.access.namespace);
         let user =
             |object: FluxObject| refers(&object, one).then(|| format!("{kind} {}", object.name()));
         match list_of(client, &path, "listing objects of Flux", user).await {
-            Ok(users) => found.extend(users),
+            Ok(users) => descriptions.extend(users),
             // The hub does not have this kind.
             Err(ClientError::HubCall {
                 error: HubError::NotFound(_),
@@ -214,7 +214,7 @@ async fn flux_objects(client: &HubClient, one: &TargetUse) -> Result<Vec<String>
             Err(error) => return Err(error.to_string()),
         }
     }
-    Ok(found)
+    Ok(descriptions)
 }
 
 fn refers(object: &FluxObject, one: &TargetUse) -> bool {
@@ -275,7 +275,7 @@ mod tests {
     fn the_accesses_that_are_too_large_to_be_read_are_named_together() {
         let target = ObjectName::new("prod").unwrap();
         let unread = |count: usize| TargetUses {
-            known: Vec::new(),
+            readable: Vec::new(),
             unread: (0..count).map(|index| format!("a/x{index}")).collect(),
         };
         assert_eq!(unread(0).unknown(&target), None);

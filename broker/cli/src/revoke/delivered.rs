@@ -63,7 +63,7 @@ impl Delivered {
         other_issuers: &BTreeSet<ObjectName>,
         at: Timestamp,
     ) -> Vec<String> {
-        let mut seen = BTreeMap::new();
+        let mut current = BTreeMap::new();
         for (name, stored) in accesses {
             // The keys that sign for these targets are not the hub's. The object can still contain
             // a token of the hub that was written earlier.
@@ -83,13 +83,15 @@ impl Delivered {
                     .as_ref()
                     .and_then(|text| text.parse().ok());
                 match expires {
-                    Some(expires) if expires > at => drop(seen.insert(object, self.token(&report))),
+                    Some(expires) if expires > at => {
+                        drop(current.insert(object, self.token(&report)))
+                    }
                     // A status without a token proves that there is none only if Keyferry deleted
                     // the object.
                     None if self.affected.contains(&object)
                         && !WITHDRAWN.contains(&report.reason.as_str()) =>
                     {
-                        drop(seen.insert(object, self.of_revoked(&report)));
+                        drop(current.insert(object, self.of_revoked(&report)));
                     }
                     _ => {}
                 }
@@ -98,7 +100,7 @@ impl Delivered {
         let mut news = Vec::new();
         for object in &self.affected {
             let before_stale = self.now.get(object).is_some_and(Token::is_stale);
-            match seen.get(object) {
+            match current.get(object) {
                 Some(Token::Replaced { key_id }) if before_stale => {
                     news.push(format!(
                         "{} ({}): rewritten, signed by {key_id:?} now",
@@ -112,11 +114,12 @@ impl Delivered {
             }
         }
         self.affected.extend(
-            seen.iter()
+            current
+                .iter()
                 .filter(|(_, token)| token.is_stale())
                 .map(|(object, _)| object.clone()),
         );
-        self.now = seen;
+        self.now = current;
         news
     }
 

@@ -106,7 +106,7 @@ mod tests {
 
     use super::{KeysFinding, of_hub};
 
-    fn answer(jwks: &str) -> EndpointAnswer {
+    fn endpoint_answer(jwks: &str) -> EndpointAnswer {
         EndpointAnswer {
             endpoint: "https://hub.example".to_owned(),
             documents: Ok(UpstreamDocuments {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn keys_of_the_hub_that_sign_nothing_are_a_mistake() {
-        let problem = |jwks: &str| match of_hub(&answer(jwks)).unwrap() {
+        let problem = |jwks: &str| match of_hub(&endpoint_answer(jwks)).unwrap() {
             KeysFinding::Mistake { problem, .. } => problem,
             unread => panic!("{unread:?}"),
         };
@@ -134,7 +134,7 @@ mod tests {
         );
         let silent = EndpointAnswer {
             documents: Err(HubError::Busy),
-            ..answer("")
+            ..endpoint_answer("")
         };
         assert!(matches!(of_hub(&silent), Some(KeysFinding::Unread(_))));
     }

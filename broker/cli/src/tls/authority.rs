@@ -11,7 +11,7 @@ use rcgen::{
 use secrecy::{ExposeSecret, SecretString};
 
 /// How far the clock of a verifier may be behind ours.
-const AHEAD: Duration = Duration::from_secs(300);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// Why certificates could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +130,7 @@ fn valid(params: &mut CertificateParams, now: Timestamp, not_after: Timestamp) {
         let since = u64::try_from(at.as_second()).unwrap_or_default();
         date_time_ymd(1970, 1, 1) + Duration::from_secs(since)
     };
-    params.not_before = time(now - AHEAD);
+    params.not_before = time(now - MAX_CLOCK_SKEW);
     params.not_after = time(not_after);
 }
 

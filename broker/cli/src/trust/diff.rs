@@ -91,9 +91,11 @@ pub(super) fn of_file(
     let file = local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES)?;
     let file = inner_file::only(&file, path)?.bytes;
     let compared =
-        compare(&file, &expected, args.shape.minor.known()?).map_err(|problem| DiffError {
-            path: path.to_owned(),
-            problem,
+        compare(&file, &expected, args.shape.minor.known_minor()?).map_err(|problem| {
+            DiffError {
+                path: path.to_owned(),
+                problem,
+            }
         })?;
     let notes = [format!("for {}", args.shape.minor.description())]
         .into_iter()

@@ -60,7 +60,7 @@ struct OutputSection {
     /// The file of `--output-dir` that has the document alone, if there is one.
     file: Option<&'static str>,
     /// Where the document is on a node, if it is a file of its own there.
-    place: Option<String>,
+    node_path: Option<String>,
     /// Whether only a target that gets its file for the first time needs this.
     is_setup: bool,
 }
@@ -71,7 +71,7 @@ impl OutputSection {
             about: about.map(str::to_owned).to_vec(),
             text: text.into(),
             file: None,
-            place: None,
+            node_path: None,
             is_setup: false,
         }
     }
@@ -106,7 +106,7 @@ impl TrustOutput {
         }
         self.sections.retain(|section| !section.is_setup);
         for section in &mut self.sections {
-            if let Some(place) = &section.place {
+            if let Some(place) = &section.node_path {
                 section.about = vec![
                     format!(
                         "Replace {place} by this document, on one control plane node after the \
@@ -243,7 +243,7 @@ fn file_at(place: &str, file: &str) -> OutputSection {
                  go on once a node answers again.";
     OutputSection {
         about: [&first, second, third].map(str::to_owned).to_vec(),
-        place: Some(place.to_owned()),
+        node_path: Some(place.to_owned()),
         ..OutputSection::new([], file).in_file(FILE)
     }
 }
@@ -445,7 +445,7 @@ fn kind(file: &str) -> Result<Vec<OutputSection>, YamlError> {
     let place = "./keyferry/authentication.yaml";
     Ok(vec![
         OutputSection {
-            place: Some(place.to_owned()),
+            node_path: Some(place.to_owned()),
             ..OutputSection::new(
                 ["Write this document as ./keyferry/authentication.yaml, beside the file below."],
                 file,

@@ -58,13 +58,13 @@ pub(super) fn read(
     args: &TrustArgs,
     known: Option<&KnownHub>,
 ) -> Result<TrustInputs, CommandError> {
-    let found = match known {
+    let known_target = match known {
         Some(known) => Some((&known.configuration, target(&known.configuration, args)?)),
         None => None,
     };
     let status = known.and_then(|known| known.status.as_ref());
     let mut notes = status.map(warnings).unwrap_or_default();
-    let known_issuer = found.and_then(|(configuration, target)| match target.issuer {
+    let known_issuer = known_target.and_then(|(configuration, target)| match target.issuer {
         TokenIssuer::Hub => configuration.server.hub_issuer.clone(),
         TokenIssuer::Keyferry => {
             let public_url = configuration.server.public_url.as_str();
@@ -90,7 +90,7 @@ pub(super) fn read(
             issuer.as_str()
         ));
     }
-    let audience = match (&args.audience, found) {
+    let audience = match (&args.audience, known_target) {
         (Some(audience), _) => Audience::new(audience.as_str()).map_err(|error| {
             CommandError::new(format!("reading --audience {audience:?}: {error}"))
         })?,
@@ -101,7 +101,7 @@ pub(super) fn read(
             ));
         }
     };
-    let prefix = match (&args.prefix, found) {
+    let prefix = match (&args.prefix, known_target) {
         (Some(prefix), _) => prefix.clone(),
         (None, Some((configuration, _))) => format!("{}:", configuration.server.hub_name),
         (None, None) => {
@@ -112,7 +112,7 @@ pub(super) fn read(
     };
     check_prefix(&prefix)
         .map_err(|error| CommandError::new(format!("reading the prefix {prefix:?}: {error}")))?;
-    let discovery_url = match (&args.discovery_url, found) {
+    let discovery_url = match (&args.discovery_url, known_target) {
         (Some(url), _) => Some(url.clone()),
         // A managed issuer has its document at the default path.
         (None, Some((_, target))) if target.issuer == TokenIssuer::Keyferry => None,
@@ -132,13 +132,18 @@ pub(super) fn read(
         },
         audience: audience.as_str().to_owned(),
         prefix,
-        allow: allowed(args, known, found.map(|(_, target)| target), &mut notes)?,
+        allow: allowed(
+            args,
+            known,
+            known_target.map(|(_, target)| target),
+            &mut notes,
+        )?,
         max_lifetime: args
             .max_lifetime
-            .or(found.map(|(_, target)| target.lifetime.max))
+            .or(known_target.map(|(_, target)| target.lifetime.max))
             .unwrap_or(MAX_LIFETIME),
     };
-    let own_issuer = found
+    let own_issuer = known_target
         .and_then(|(_, target)| target.target_issuer.as_ref())
         .map(|issuer| issuer.as_str().to_owned());
     Ok(TrustInputs {

@@ -80,7 +80,8 @@ pub(crate) fn write(
     let mut staged = Vec::new();
     for file in files.iter().copied() {
         let path = folder.join(file.name);
-        let place = place(&path, &file.text).map_err(|error| wrong(&path, error.into()))?;
+        let place =
+            compare_existing_file(&path, &file.text).map_err(|error| wrong(&path, error.into()))?;
         if place == ExistingContent::Other && !force {
             return Err(wrong(&path, OutputDirProblem::Differs));
         }
@@ -113,7 +114,7 @@ pub(crate) fn write(
     Ok(lines)
 }
 
-fn place(path: &Path, text: &str) -> Result<ExistingContent, FileError> {
+fn compare_existing_file(path: &Path, text: &str) -> Result<ExistingContent, FileError> {
     match regular_file::read_regular_file(path, MAX_BYTES) {
         Ok(bytes) if bytes == text.as_bytes() => Ok(ExistingContent::Same),
         Ok(_) | Err(FileError::TooLong(_)) => Ok(ExistingContent::Other),

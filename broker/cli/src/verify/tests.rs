@@ -53,7 +53,7 @@ fn ask(config: &str, more: &[&str]) -> Result<(Report, String), String> {
     let args = Line::try_parse_from(line)
         .map_err(|error| error.to_string())?
         .args;
-    let (report, about) = answer(&args).map_err(|error| with_its_fix(&error))?;
+    let (report, about) = report_verdict(&args).map_err(|error| with_its_fix(&error))?;
     let text = text::of(&report, &about);
     Ok((report, text))
 }
@@ -275,8 +275,8 @@ async fn live_keys_are_those_of_the_issuer() {
         authority.ca_pem().trim().replace('\n', "\n      ")
     );
     // The command starts its own runtime, which cannot run inside the test's.
-    const HERE: &str = "127.0.0.0/8";
-    const ELSEWHERE: &str = "192.0.2.0/24";
+    const LOOPBACK_RANGE: &str = "127.0.0.0/8";
+    const OTHER_RANGE: &str = "192.0.2.0/24";
     let live = move |token: String, allowed: &'static str| {
         let config = config.clone();
         async move {
@@ -293,17 +293,19 @@ async fn live_keys_are_those_of_the_issuer() {
                     "--allow-target-cidr",
                     allowed,
                 ];
-                answer(&Line::try_parse_from(line).unwrap().args).unwrap().0
+                report_verdict(&Line::try_parse_from(line).unwrap().args)
+                    .unwrap()
+                    .0
             })
             .await
             .unwrap()
         }
     };
-    let refused = live(token.clone(), ELSEWHERE).await;
+    let refused = live(token.clone(), OTHER_RANGE).await;
     assert_eq!(refused.verdict, Answer::Undetermined, "{refused:?}");
     let message = refused.reason.unwrap().message;
     assert!(message.contains("TargetAddressRefused"), "{message}");
-    let report = live(token.clone(), HERE).await;
+    let report = live(token.clone(), LOOPBACK_RANGE).await;
     assert_eq!(report.verdict, Answer::Accepted, "{report:?}");
     assert_eq!(
         report.signature,
@@ -312,7 +314,7 @@ async fn live_keys_are_those_of_the_issuer() {
     let (input, signature) = token.rsplit_once('.').unwrap();
     let first = if signature.starts_with('A') { "B" } else { "A" };
     let changed = format!("{input}.{first}{}", signature.get(1..).unwrap());
-    let report = live(changed, HERE).await;
+    let report = live(changed, LOOPBACK_RANGE).await;
     assert_eq!(
         report.reason.unwrap().code,
         keyferry_kube_authn::Code::SignatureInvalid

@@ -9,13 +9,13 @@ use keyferry_integration::https::HttpsServer;
 use keyferry_integration::pki::TestCa;
 use serde_json::{Value, json};
 
-use crate::setup::{Setup, failed, good, info, jwt, token};
+use crate::setup::{Setup, exec_info_json, failed, good, jwt, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_no_token_is_refused() {
     let setup = Setup::start().await;
-    let exec_info = info("v1", setup.cluster());
-    setup.answer(|| Html("<h1>please log in</h1>").into_response());
+    let exec_info = exec_info_json("v1", setup.cluster());
+    setup.set_response(|| Html("<h1>please log in</h1>").into_response());
     assert!(failed(setup.run(&[], &exec_info).await).contains("its answer is not a token"));
     let now = jiff::Timestamp::now().as_second();
     let without = |member: &str| {
@@ -52,12 +52,12 @@ async fn an_answer_that_is_no_token_is_refused() {
         ),
     ];
     for (answer, problem) in cases {
-        setup.answer(move || axum::Json(answer.clone()).into_response());
+        setup.set_response(move || axum::Json(answer.clone()).into_response());
         let said = failed(setup.run(&[], &exec_info).await);
         assert!(said.contains(problem), "{problem}: {said}");
     }
     // None of them was kept.
-    setup.answer(|| axum::Json(good(&token(600), 540)).into_response());
+    setup.set_response(|| axum::Json(good(&token(600), 540)).into_response());
     assert_eq!(setup.run(&[], &exec_info).await.code, Some(0));
 }
 
@@ -76,7 +76,7 @@ async fn the_callers_token_goes_to_no_other_host() {
         .await
         .unwrap();
     let elsewhere = format!("{}/v1/token", other.url());
-    setup.answer(move || Redirect::temporary(&elsewhere).into_response());
+    setup.set_response(move || Redirect::temporary(&elsewhere).into_response());
     let env = [("HTTPS_PROXY", other.url()), ("ALL_PROXY", other.url())];
     let env: Vec<(&str, &str)> = env
         .iter()
@@ -84,7 +84,7 @@ async fn the_callers_token_goes_to_no_other_host() {
         .collect();
     let said = failed(
         setup
-            .run_with(&[], Some(&info("v1", setup.cluster())), &env)
+            .run_with(&[], Some(&exec_info_json("v1", setup.cluster())), &env)
             .await,
     );
     assert!(said.contains("307"), "{said}");
@@ -97,13 +97,17 @@ async fn the_callers_token_goes_to_no_other_host() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_secret_is_logged_and_a_closed_output_is_a_failure() {
     let setup = Setup::start().await;
-    let exec_info = info("v1", setup.cluster());
+    let exec_info = exec_info_json("v1", setup.cluster());
     let env = [("RUST_LOG", "trace"), ("RUST_BACKTRACE", "full")];
     let said = setup.run_with(&[], Some(&exec_info), &env).await;
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     let mut wrong = setup.cluster();
     wrong["server"] = json!("https://evil.example");
-    failed(setup.run_with(&[], Some(&info("v1", wrong)), &env).await);
+    failed(
+        setup
+            .run_with(&[], Some(&exec_info_json("v1", wrong)), &env)
+            .await,
+    );
 
     let file = setup.client_file("");
     let (reader, closed) = std::io::pipe().unwrap();

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::json;
 
-use crate::setup::{Said, Setup, info, jwt, token};
+use crate::setup::{Said, Setup, exec_info_json, jwt, token};
 
 fn succeeded(said: &Said) {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
@@ -14,7 +14,7 @@ fn succeeded(said: &Said) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warm_call_does_not_ask_the_server() {
     let setup = Setup::start().await;
-    let exec_info = info("v1", setup.cluster());
+    let exec_info = exec_info_json("v1", setup.cluster());
     for _ in 0..3 {
         succeeded(&setup.run(&[], &exec_info).await);
     }
@@ -22,7 +22,7 @@ async fn a_warm_call_does_not_ask_the_server() {
     // Another client, and so another answer to what it may have.
     let mut cluster = setup.cluster();
     cluster["server"] = json!("https://prod.example.com:6443/");
-    succeeded(&setup.run(&[], &info("v1", cluster)).await);
+    succeeded(&setup.run(&[], &exec_info_json("v1", cluster)).await);
     assert_eq!(setup.asked_for().len(), 2);
     // The same file holds another's token now.
     std::fs::write(
@@ -37,7 +37,7 @@ async fn a_warm_call_does_not_ask_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_shares_one_fetch() {
     let setup = Setup::start().await;
-    let exec_info = info("v1", setup.cluster());
+    let exec_info = exec_info_json("v1", setup.cluster());
     let crowd = futures::future::join_all((0..8).map(|_| setup.run(&[], &exec_info))).await;
     crowd.iter().for_each(succeeded);
     assert_eq!(setup.asked_for().len(), 1);
@@ -46,7 +46,7 @@ async fn a_crowd_shares_one_fetch() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spoilt_cache_costs_a_call_and_nothing_else() {
     let setup = Setup::start().await;
-    let exec_info = info("v1", setup.cluster());
+    let exec_info = exec_info_json("v1", setup.cluster());
     succeeded(&setup.run(&[], &exec_info).await);
     let entry = || {
         std::fs::read_dir(setup.cache())

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::setup::{Said, Setup, failed, info, jwt};
+use crate::setup::{Said, Setup, exec_info_json, failed, jwt};
 
 /// A server of someone else. It counts the connections to it.
 struct Listener {
@@ -175,7 +175,11 @@ async fn attempted(setup: &Setup, arguments: &[String], pairs: &[(String, String
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect();
     setup
-        .run_with(&arguments, Some(&info("v1", setup.cluster())), &pairs)
+        .run_with(
+            &arguments,
+            Some(&exec_info_json("v1", setup.cluster())),
+            &pairs,
+        )
         .await
 }
 
@@ -209,7 +213,10 @@ async fn a_server_that_only_arguments_or_variables_name_gets_nothing() {
     std::fs::write(&file, text.replace(&setup.url(), &listener.url)).unwrap();
     failed(
         setup
-            .run(&["--cache-dir", "/proc/none"], &info("v1", setup.cluster()))
+            .run(
+                &["--cache-dir", "/proc/none"],
+                &exec_info_json("v1", setup.cluster()),
+            )
             .await,
     );
     assert!(listener.connections() > 0);
@@ -221,7 +228,7 @@ async fn variables_of_a_runner_or_a_pod_lead_nowhere_else() {
     let (setup, listener) = (Setup::start().await, Listener::start());
     let endpoint = format!("{}/token?a=b", listener.url);
     let host = format!("{}/actions.githubusercontent.com", listener.url);
-    let exec_info = info("v1", setup.cluster());
+    let exec_info = exec_info_json("v1", setup.cluster());
     setup.client_file_of("githubOIDC: true\n");
     for url in [endpoint.as_str(), &host] {
         let env = [
@@ -248,7 +255,7 @@ async fn variables_of_a_runner_or_a_pod_lead_nowhere_else() {
 async fn the_refusal_prints_the_file_to_write() {
     let setup = Setup::start().await;
     setup.remove_client_file();
-    let exec_info = info("v1", setup.cluster());
+    let exec_info = exec_info_json("v1", setup.cluster());
     let (url, ca, token) = (
         setup.url(),
         setup.ca(),
@@ -326,7 +333,7 @@ async fn no_command_sends_a_token_of_the_hub() {
             }
         }
         setup.client_file_of(&format!("tokenFile: {token}\ncallerAudience: {audience}\n"));
-        let said = failed(setup.run(&[], &info("v1", setup.cluster())).await);
+        let said = failed(setup.run(&[], &exec_info_json("v1", setup.cluster())).await);
         assert!(
             said.contains("is for the hub itself, so no server gets it"),
             "{said}"
@@ -340,7 +347,7 @@ async fn no_command_sends_a_token_of_the_hub() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_token_of_a_ci_job_stays_on_the_disk() {
     let setup = Setup::start().await;
-    let exec_info = info("v1", setup.cluster());
+    let exec_info = exec_info_json("v1", setup.cluster());
     let job =
         jwt(&json!({ "iss": "https://ci", "aud": "keyferry.dev", "exp": crate::setup::ends(600) }));
     let env = [("JOB_TOKEN", job.as_str())];

@@ -73,7 +73,7 @@ pub(crate) fn authority(name: &str) -> String {
 }
 
 /// `KUBERNETES_EXEC_INFO` as client-go writes it.
-pub(crate) fn info(version: &str, cluster: Value) -> String {
+pub(crate) fn exec_info_json(version: &str, cluster: Value) -> String {
     let spec = json!({ "cluster": cluster, "interactive": false });
     json!({ "kind": "ExecCredential", "apiVersion": format!("client.authentication.k8s.io/{version}"), "spec": spec }).to_string()
 }
@@ -144,7 +144,7 @@ impl Setup {
         self.ca.display().to_string()
     }
 
-    pub(crate) fn answer(&self, answer: impl Fn() -> Response + Send + Sync + 'static) {
+    pub(crate) fn set_response(&self, answer: impl Fn() -> Response + Send + Sync + 'static) {
         *self.shelf.answer.lock().unwrap() = Some(Arc::new(answer));
     }
 

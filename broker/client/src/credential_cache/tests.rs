@@ -187,7 +187,7 @@ fn a_folder_that_others_can_enter_is_not_used() {
 #[test]
 fn one_process_at_a_time_holds_the_lock() {
     let (_folder, cache, key, file) = setup();
-    let held = cache.lock_entry(&key).unwrap();
+    let entry_lock = cache.lock_entry(&key).unwrap();
     assert!(
         cache
             .lock_entry(&CacheKey::of_parts(&[Some(b"b")]))
@@ -203,7 +203,7 @@ fn one_process_at_a_time_holds_the_lock() {
         });
         std::thread::sleep(Duration::from_millis(100));
         assert!(!waiter.is_finished());
-        drop(held);
+        drop(entry_lock);
         assert!(waiter.join().unwrap());
     });
 }

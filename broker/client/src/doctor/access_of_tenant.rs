@@ -115,14 +115,14 @@ async fn from_status(
     plan.target_name = Some(access.target.to_string());
     plan.target = target;
     if gives_on_request(access) {
-        plan.to_issue = Some(order(access, audience));
+        plan.to_issue = Some(token_order(access, audience));
     } else {
-        followed_delivery::follow(&mut plan, access, &audience, &direct.hub).await;
+        followed_delivery::follow_first_delivery(&mut plan, access, &audience, &direct.hub).await;
     }
     plan
 }
 
-fn order(access: &TargetAccess, audience: Audience) -> TokenOrder {
+fn token_order(access: &TargetAccess, audience: Audience) -> TokenOrder {
     TokenOrder {
         account: ServiceAccount {
             namespace: access.name.namespace.clone(),

@@ -38,7 +38,7 @@ fn target(url: String) -> TargetAddress {
 fn plan(target: Option<TargetAddress>, guard: AddressGuard) -> Plan {
     Plan {
         target,
-        held: TokenEvidence::Token(TOKEN.as_bytes().to_vec()),
+        token_evidence: TokenEvidence::Token(TOKEN.as_bytes().to_vec()),
         guard,
         ..Plan::named("targetaccess/a/b")
     }
@@ -136,8 +136,8 @@ async fn documents_and_keys_are_read_from_no_refused_address() {
     let own = format!("https://localhost:{port}/.well-known/openid-configuration");
     let guard = || strict_guard(ScriptedResolver::new(&[&["127.0.0.1"]]));
     for form in FORMS {
-        let place = format!("https://{form}:{}/keys", listener.port);
-        keys.lock().clone_from(&place);
+        let keys_url = format!("https://{form}:{}/keys", listener.port);
+        keys.lock().clone_from(&keys_url);
         let from = |published_at: Option<&String>, issuer: Option<&String>| Plan {
             published_at: published_at.cloned(),
             issuer: issuer.cloned(),
@@ -146,7 +146,7 @@ async fn documents_and_keys_are_read_from_no_refused_address() {
             ..plan(None, guard())
         };
         // The document, where an object or the hub's issuer names it.
-        for plan in [from(Some(&place), None), from(None, Some(&place))] {
+        for plan in [from(Some(&keys_url), None), from(None, Some(&keys_url))] {
             let evidence = gather_evidence(plan, &Means::default()).await.unwrap();
             assert!(
                 matches!(evidence.discovery, Fetched::AddressRefused(_)),
@@ -170,7 +170,7 @@ async fn documents_and_keys_are_read_from_no_refused_address() {
         );
         // lint, for a file.
         let places = [Some(PublishedDocuments {
-            discovery_url: place,
+            discovery_url: keys_url,
             certificate_authority: None,
         })];
         let found = published(&places, &guard()).await;

@@ -96,8 +96,8 @@ mod tests {
             serde_json::from_value(binding).unwrap()
         };
         let user = "system:serviceaccount:tenant-a:reconciler";
-        let found = |subject| mistake("RoleBinding", &binding(subject), user);
-        let account = found(
+        let mistake_about = |subject| mistake("RoleBinding", &binding(subject), user);
+        let account = mistake_about(
             json!({ "kind": "ServiceAccount", "namespace": "tenant-a", "name": "reconciler" }),
         )
         .unwrap();
@@ -108,13 +108,13 @@ mod tests {
                 .contains("kind ServiceAccount tenant-a/reconciler"),
             "{account:?}"
         );
-        assert!(found(json!({ "kind": "User", "name": user })).is_some());
+        assert!(mistake_about(json!({ "kind": "User", "name": user })).is_some());
         for right in [
             json!({ "kind": "User", "name": format!("hub:{user}") }),
             json!({ "kind": "ServiceAccount", "namespace": "other", "name": "reconciler" }),
             json!({ "kind": "Group", "name": user }),
         ] {
-            assert_eq!(found(right), None);
+            assert_eq!(mistake_about(right), None);
         }
     }
 }

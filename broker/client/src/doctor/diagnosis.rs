@@ -127,25 +127,25 @@ pub struct Diagnosis {
 /// Examines every hop and finds the first broken one.
 #[must_use]
 pub fn examine(evidence: &Evidence) -> Diagnosis {
-    let seen = token::ParsedToken::of(evidence);
+    let parsed_token = token::ParsedToken::of(evidence);
     let mut findings = vec![
         token::start(evidence),
-        token::token(evidence, &seen),
-        token::issuer(evidence, &seen),
-        documents::discovery(evidence, &seen),
+        token::token(evidence, &parsed_token),
+        token::issuer(evidence, &parsed_token),
+        documents::discovery(evidence, &parsed_token),
         documents::keys(evidence),
-        documents::key_id(evidence, &seen),
-        token::claims(evidence, &seen),
+        documents::key_id(evidence, &parsed_token),
+        token::claims(evidence, &parsed_token),
     ];
-    let (configuration, target_keys) = target::trust(evidence, &seen);
+    let (configuration, target_keys) = target::trust(evidence, &parsed_token);
     findings.extend([
         configuration,
         target_keys,
-        token::clock(evidence, &seen),
+        token::clock(evidence, &parsed_token),
         target::connection(evidence),
     ]);
     findings.extend([
-        target::authentication(evidence, &seen),
+        target::authentication(evidence, &parsed_token),
         target::impersonation(evidence),
         target::rights(evidence),
     ]);
@@ -155,7 +155,7 @@ pub fn examine(evidence: &Evidence) -> Diagnosis {
             target::without_cluster(finding);
         }
     }
-    if matches!(evidence.held, TokenEvidence::NotAToken(_)) {
+    if matches!(evidence.token_evidence, TokenEvidence::NotAToken(_)) {
         findings.iter_mut().for_each(leave_out_token);
     }
     conclude(findings)
@@ -289,11 +289,11 @@ impl Finding {
         }
     }
 
-    fn well(hop: Hop, detail: impl Into<String>) -> Self {
+    fn well_finding(hop: Hop, detail: impl Into<String>) -> Self {
         Self::new(hop, Status::Well, None, detail)
     }
 
-    fn broken(hop: Hop, cause: impl Into<Cause>, detail: impl Into<String>) -> Self {
+    fn broken_finding(hop: Hop, cause: impl Into<Cause>, detail: impl Into<String>) -> Self {
         Self::new(hop, Status::Broken, Some(cause.into()), detail)
     }
 

@@ -200,7 +200,7 @@ fn soften_credential(plan: &mut Plan) {
         .flux
         .as_ref()
         .is_some_and(|ready| ready.status == "True");
-    let unusual = matches!(plan.held, TokenEvidence::NotAToken(_));
+    let unusual = matches!(plan.token_evidence, TokenEvidence::NotAToken(_));
     if works && unusual {
         plan.warning = plan.problem.take().or(plan.warning.take());
     }

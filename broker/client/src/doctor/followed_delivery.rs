@@ -38,7 +38,7 @@ fn form(delivery: &Delivery) -> Option<DeliveredForm> {
 }
 
 /// Continues at the first delivery that can be followed.
-pub(crate) async fn follow(
+pub(crate) async fn follow_first_delivery(
     plan: &mut Plan,
     access: &TargetAccess,
     audience: &Audience,

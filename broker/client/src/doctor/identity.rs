@@ -149,7 +149,7 @@ pub async fn calls(plan: &Plan) -> Result<TargetCalls, IdentityError> {
         });
     }
     let target = plan.target.as_ref().ok_or(IdentityError::NoTarget)?;
-    match &plan.held {
+    match &plan.token_evidence {
         TokenEvidence::Failed(problem) => return Err(IdentityError::Token(problem.clone())),
         TokenEvidence::None => return Err(IdentityError::NoToken),
         TokenEvidence::Unknown(why) | TokenEvidence::NotAToken(why) => {
@@ -174,7 +174,7 @@ async fn prediction(
     calls: &TargetCalls,
     clock: &SystemClock,
 ) -> Result<Prediction, IdentityError> {
-    let TokenEvidence::Token(bytes) = &plan.held else {
+    let TokenEvidence::Token(bytes) = &plan.token_evidence else {
         return Err(IdentityError::NoToken);
     };
     let token = Token::read(bytes)?;
@@ -332,11 +332,11 @@ subjects:
 
     /// What the target answers to a token of its hub.
     async fn asked(case: Case<'_>) -> Answered {
-        let (_hub, _target, plan) = world(case).await;
+        let (_hub, _target, plan) = start_clusters(case).await;
         ask(&plan, None).await.unwrap()
     }
 
-    async fn world(case: Case<'_>) -> (EmbeddedHub, EmbeddedTarget, Plan) {
+    async fn start_clusters(case: Case<'_>) -> (EmbeddedHub, EmbeddedTarget, Plan) {
         let ca = Authority::new("a CA of a test").unwrap();
         let hub = EmbeddedHub::start(HubOptions {
             discovery_ca: Some(ca.clone()),
@@ -362,7 +362,7 @@ subjects:
                 ca_pem: Some(target.ca_pem().as_bytes().to_vec()),
                 ..TargetAddress::default()
             }),
-            held: TokenEvidence::Token(token.expose_secret().as_bytes().to_vec()),
+            token_evidence: TokenEvidence::Token(token.expose_secret().as_bytes().to_vec()),
             hub_name: case.hub_name.map(str::to_owned),
             impersonate: case.impersonate,
             guard: keyferry_platform::testing::loopback_guard(),
@@ -473,7 +473,7 @@ subjects:
             );
         assert!(narrow.contains("impersonate:serviceaccount"));
         for rbac in [GRANT, &narrow, ""] {
-            let (_hub, _target, plan) = world(Case {
+            let (_hub, _target, plan) = start_clusters(Case {
                 impersonate: Some(ImpersonatedUser::service_account("apps", "deployer")),
                 rbac,
                 ..Case::default()

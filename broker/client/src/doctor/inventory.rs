@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 /// The most inventory entries that are read.
-const MOST: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// Returns the objects of a Kustomization's inventory, or `None` if it has none. An unreadable
 /// entry becomes an object without a kind, so that it is not silently skipped.
@@ -15,7 +15,7 @@ pub(crate) fn objects(kustomization: &Value) -> Option<Vec<Value>> {
     Some(
         entries
             .iter()
-            .take(MOST)
+            .take(MAX_ENTRIES)
             .map(|entry| object(entry).unwrap_or_default())
             .collect(),
     )

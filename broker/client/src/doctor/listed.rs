@@ -44,7 +44,7 @@ struct ListedTarget {
 /// The listed targets, and the place of the list.
 pub(crate) struct ListedTargets {
     targets: Vec<ListedTarget>,
-    place: String,
+    list_description: String,
     missing: Option<MissingTargets>,
     hub: HubAccess,
     namespace: Namespace,
@@ -115,12 +115,12 @@ pub(crate) enum FindError {
 
 /// How an address differs from a listed target.
 #[derive(Debug, thiserror::Error)]
-#[error("it differs from TargetCluster {target} of {place}: {difference}")]
+#[error("it differs from TargetCluster {target} of {list_description}: {difference}")]
 pub(crate) struct TargetDifference {
     /// The name of the listed target.
     pub(crate) target: ObjectName,
     /// Describes where the list is.
-    pub(crate) place: String,
+    pub(crate) list_description: String,
     /// The difference.
     pub(crate) difference: Difference,
 }
@@ -264,7 +264,7 @@ impl ListedTargets {
         Ok(Self {
             managed_issuers,
             targets,
-            place,
+            list_description: place,
             missing,
             hub: hub.clone(),
             namespace,
@@ -320,8 +320,8 @@ impl ListedTargets {
     }
 
     /// Describes where the list is.
-    pub(crate) fn place(&self) -> &str {
-        &self.place
+    pub(crate) fn list_description(&self) -> &str {
+        &self.list_description
     }
 
     /// Finds the listed target at this address, with the same CA, server name and proxy. A client
@@ -347,7 +347,7 @@ impl ListedTargets {
                 Ok(()) => found = found.or(Some(target)),
                 Err(difference) => differences.push(TargetDifference {
                     target: target.name.clone(),
-                    place: self.place.clone(),
+                    list_description: self.list_description.clone(),
                     difference,
                 }),
             }
@@ -355,7 +355,7 @@ impl ListedTargets {
         match found {
             Some(target) => Ok(target),
             None if differences.is_empty() => Err(FindError::OtherAddress {
-                place: self.place.clone(),
+                place: self.list_description.clone(),
                 url: address.url.clone(),
             }),
             None => Err(FindError::Differs(differences)),

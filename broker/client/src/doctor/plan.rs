@@ -49,7 +49,7 @@ pub struct Plan {
     /// The namespace of the start on the hub.
     pub namespace: Option<Namespace>,
     /// The token to test.
-    pub held: TokenEvidence,
+    pub token_evidence: TokenEvidence,
     /// The expected issuer.
     pub issuer: Option<String>,
     /// Whether the user states that issuer, so that no TargetCluster replaces it.
@@ -173,7 +173,7 @@ impl Plan {
 
     /// Whether the credential is none that doctor sends anywhere.
     fn sends_nothing(&self) -> bool {
-        matches!(self.held, TokenEvidence::NotAToken(_)) && self.to_issue.is_none()
+        matches!(self.token_evidence, TokenEvidence::NotAToken(_)) && self.to_issue.is_none()
     }
 
     /// Returns the unverified `iss` of the token.
@@ -187,7 +187,7 @@ impl Plan {
     }
 
     fn claim(&self, name: &str) -> Option<String> {
-        let TokenEvidence::Token(bytes) = &self.held else {
+        let TokenEvidence::Token(bytes) = &self.token_evidence else {
             return None;
         };
         let text = std::str::from_utf8(bytes).ok()?;
@@ -215,11 +215,11 @@ impl Plan {
     pub(crate) fn secret(&self) -> Option<SecretString> {
         // A token that is not a signed JWT is not sent anywhere: it may be another kind of
         // credential.
-        let TokenEvidence::Token(bytes) = &self.held else {
+        let TokenEvidence::Token(bytes) = &self.token_evidence else {
             return None;
         };
         Token::read(bytes).ok().filter(Token::is_signed)?;
-        secret_of(&self.held)
+        secret_of(&self.token_evidence)
     }
 
     pub(crate) fn evidence(&self, file: Option<&[u8]>) -> Evidence {
@@ -229,7 +229,7 @@ impl Plan {
             start_problem: self.problem.clone(),
             start_unknown: self.unknown.clone(),
             start_warning: self.warning.clone(),
-            held: self.held.clone(),
+            token_evidence: self.token_evidence.clone(),
             // The file's own entry is checked as the target's configuration, not here.
             issuer: self.issuer.clone(),
             audiences: self.audiences.clone(),
@@ -300,7 +300,7 @@ impl Plan {
     /// Sets the target and the token from a kubeconfig.
     pub fn take(&mut self, found: found_kubeconfig::FoundKubeconfig) {
         self.target = Some(found.target);
-        self.held = match found.credential {
+        self.token_evidence = match found.credential {
             Ok(FoundCredential::Token(token)) => {
                 TokenEvidence::Token(token.expose_secret().as_bytes().to_vec())
             }
@@ -343,7 +343,7 @@ impl Plan {
             }
         }
         if let Some(TokenOrder { account, audience }) = self.to_issue.take() {
-            self.held = match checked_mint::mint_checked(hub, &account, &audience).await {
+            self.token_evidence = match checked_mint::mint_checked(hub, &account, &audience).await {
                 Ok(token) => TokenEvidence::Token(token.expose_secret().as_bytes().to_vec()),
                 Err(error) if error.is_missing_right() => {
                     TokenEvidence::Unknown(may_not_mint(&account.to_string(), &error))
@@ -452,23 +452,23 @@ impl Plan {
                     format!(
                         "its audience {:?} is that of no TargetCluster of {}",
                         audience.as_str(),
-                        known.place()
+                        known.list_description()
                     ),
                 )),
                 Err(error) => Err(unread(error)),
             };
         };
-        let known = match listed {
+        let listed_targets = match listed {
             Ok(known) => known,
             Err(_) if permission.unlisted_target => return Ok(None),
             Err(error) => return Err(unread(error)),
         };
-        let difference = match (known.find(target, audience).await, audience) {
+        let difference = match (listed_targets.find(target, audience).await, audience) {
             // The user's own audience need not match the list. It must not be that of another
             // listed target, though, because this target could use the token there.
             (Ok(found), Some(audience))
                 if found.audience != *audience
-                    && (!permission.audience || known.may_have_audience(audience)) =>
+                    && (!permission.audience || listed_targets.may_have_audience(audience)) =>
             {
                 let (name, theirs) = (&found.name, found.audience.as_str());
                 format!(
@@ -479,9 +479,9 @@ impl Plan {
             }
             (Ok(found), _) => return Ok(Some(found.name.to_string())),
             (Err(difference @ FindError::OtherAddress { .. }), _)
-                if known.missing().is_some() && !permission.unlisted_target =>
+                if listed_targets.missing().is_some() && !permission.unlisted_target =>
             {
-                return Err(absent(known, difference.to_string()));
+                return Err(absent(listed_targets, difference.to_string()));
             }
             (Err(difference), _) => difference.to_string(),
         };
@@ -490,7 +490,7 @@ impl Plan {
         }
         // Even then, no token is issued for the audience of a listed target, because this target
         // could use it there.
-        match audience.and_then(|audience| known.with_audience(audience)) {
+        match audience.and_then(|audience| listed_targets.with_audience(audience)) {
             Some(other) => {
                 let detail = format!(
                     "{difference}; and its audience is that of TargetCluster {}, whose tokens are \
@@ -499,7 +499,7 @@ impl Plan {
                 );
                 Err(Refusal::Broken(problem(Code::TargetNotListed, detail)))
             }
-            None => match (audience, known.missing()) {
+            None => match (audience, listed_targets.missing()) {
                 (Some(_), Some(missing @ MissingTargets::TooLarge(_))) => {
                     Err(Refusal::Unknown(format!(
                         "{difference}; and whether its audience is listed is unknown: {missing}"

@@ -21,12 +21,12 @@ pub async fn published(
         places
             .iter()
             .take(MAX_ENTRIES)
-            .map(|place| one(place.as_ref(), guard)),
+            .map(|place| fetch_published(place.as_ref(), guard)),
     )
     .await
 }
 
-async fn one(place: Option<&PublishedDocuments>, guard: &AddressGuard) -> Published {
+async fn fetch_published(place: Option<&PublishedDocuments>, guard: &AddressGuard) -> Published {
     // An invalid CA is reported by a finding of its own.
     let fetcher = place.map(|place| {
         let authority = place.certificate_authority.as_deref().map(str::as_bytes);

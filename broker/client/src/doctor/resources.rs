@@ -129,8 +129,8 @@ pub(crate) fn text<'a>(attributes: &'a Value, member: &str) -> &'a str {
 fn find(served: &ServedResources, attributes: &Value) -> Result<ResolvedResource, ResourceError> {
     let wanted = text(attributes, "resource").to_ascii_lowercase();
     let group = text(attributes, "group").to_ascii_lowercase();
-    let found = by_name(&served.resources, &wanted, &group);
-    let Some(found) = found else {
+    let named_resource = by_name(&served.resources, &wanted, &group);
+    let Some(found) = named_resource else {
         if let Some(first) = served.unlisted.first() {
             let more = match served.unlisted.len() - 1 {
                 0 => String::new(),

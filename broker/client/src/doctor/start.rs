@@ -50,9 +50,9 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         pinned.map(|issuer| issuer.as_str().to_owned())
     });
     let policy = &configuration.policy;
-    let found = policy.accesses.get(access);
-    let target = found.and_then(|found| policy.targets.get(&found.target));
-    let (Some(found), Some(target)) = (found, target) else {
+    let target_access = policy.accesses.get(access);
+    let target = target_access.and_then(|found| policy.targets.get(&found.target));
+    let (Some(found), Some(target)) = (target_access, target) else {
         let why = explain_refusal(policy, access);
         plan.problem = Some(problem(Reason::TargetNotGranted, why));
         return plan;
@@ -86,14 +86,15 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     plan.set_published(direct.target_status(server, &target.name).await);
     if StaticVerdict::of(policy, found) == StaticVerdict::NotAllowed {
         let why = explain_refusal(policy, access);
-        plan.held = TokenEvidence::Failed(problem(Reason::TargetNotGranted, why));
+        plan.token_evidence = TokenEvidence::Failed(problem(Reason::TargetNotGranted, why));
         return plan;
     }
     if !gives_on_request(found) {
-        followed_delivery::follow(&mut plan, found, &target.audience, &direct.hub).await;
+        followed_delivery::follow_first_delivery(&mut plan, found, &target.audience, &direct.hub)
+            .await;
         return plan;
     }
-    plan.held = requested_token(access, direct).await;
+    plan.token_evidence = requested_token(access, direct).await;
     plan
 }
 
@@ -168,7 +169,7 @@ pub async fn from_target(name: &str, source: &ConfigurationSource, hub: &HubAcce
     let Some(target) = listed.named(name) else {
         let mut detail = format!(
             "{} has no TargetCluster {name} that can be read",
-            listed.place()
+            listed.list_description()
         );
         if let Some(missing) = listed.missing() {
             detail = format!("{detail}; {missing}");

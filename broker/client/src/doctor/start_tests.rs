@@ -51,7 +51,7 @@ impl Answers {
         self
     }
 
-    fn answer(&self, path: &str) -> axum::response::Response {
+    fn respond_to(&self, path: &str) -> axum::response::Response {
         let status = |code: StatusCode, reason: &str| {
             let message = format!("User \"jane\" cannot read {path}");
             let body = json!({ "kind": "Status", "apiVersion": "v1", "reason": reason, "message": message });
@@ -75,7 +75,7 @@ impl Answers {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().fallback(async move |uri: Uri| self.answer(uri.path()));
+        let router = Router::new().fallback(async move |uri: Uri| self.respond_to(uri.path()));
         let server = axum_server::from_tcp_rustls(listener, config).unwrap();
         tokio::spawn(server.serve(router.into_make_service()));
         let folder = tempfile::tempdir().unwrap();
@@ -288,8 +288,8 @@ async fn an_access_that_delivers_only_to_flux_is_followed() {
         (plan.problem.as_ref(), plan.target_name.as_deref()),
         (None, Some("prod"))
     );
-    let TokenEvidence::Unknown(why) = &plan.held else {
-        panic!("{:?}", plan.held)
+    let TokenEvidence::Unknown(why) = &plan.token_evidence else {
+        panic!("{:?}", plan.token_evidence)
     };
     assert!(
         why.contains("ask for create on serviceaccounts/token"),

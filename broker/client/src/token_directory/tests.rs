@@ -92,7 +92,7 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let mut seen = 0;
+            let mut reads = 0;
             loop {
                 // Reads once more after the last round, because the reader may have missed all of
                 // them.
@@ -105,14 +105,14 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
                 );
                 if let (Ok(token), Ok(ca)) = (token, ca) {
                     assert_eq!(token, ca);
-                    seen += 1;
+                    reads += 1;
                 }
                 // Through the visible name, there is always a token.
                 assert!(
                     !std::fs::read_to_string(path.join("token")).is_ok_and(|text| text.is_empty())
                 );
                 if last {
-                    break seen;
+                    break reads;
                 }
             }
         });
@@ -144,12 +144,12 @@ fn rights_are_as_asked() {
     directory
         .replace_files(&[("token", b"one")], now(), 1)
         .unwrap();
-    let place = path.join("tenant-a/prod");
+    let access_directory = path.join("tenant-a/prod");
     assert_eq!(
         (
-            mode(&place.join("token")),
-            mode(&place.join("..data/")),
-            mode(&place)
+            mode(&access_directory.join("token")),
+            mode(&access_directory.join("..data/")),
+            mode(&access_directory)
         ),
         (0o440, 0o750, 0o750)
     );
@@ -166,7 +166,7 @@ fn rights_are_as_asked() {
             .replace_files(&[("token", b"one")], now(), 2)
             .unwrap()
     );
-    assert_eq!(mode(&place.join("token")), 0o600);
+    assert_eq!(mode(&access_directory.join("token")), 0o600);
 }
 
 #[test]

@@ -216,7 +216,7 @@ impl Bench {
         }
     }
 
-    async fn looks(&mut self, times: usize) {
+    async fn check_repeatedly(&mut self, times: usize) {
         for _ in 0..times {
             self.admission_policies.check_policies().await;
             self.clock.advance(CHECK_INTERVAL);
@@ -234,7 +234,7 @@ impl Bench {
             .collect()
     }
 
-    fn told(&self) -> bool {
+    fn reports_inactive_pairing(&self) -> bool {
         self.metrics
             .exposition()
             .contains("keyferry_admission_policy_active{policy=\"keyferry-pairing\"} 0")
@@ -248,28 +248,28 @@ async fn a_hub_that_refuses_what_is_nobodys_is_protected() {
         bench.pairing.require_active().is_err() && bench.pairing.missing_part().is_none(),
         "not known, which is no alarm"
     );
-    bench.looks(1).await;
+    bench.check_repeatedly(1).await;
     assert_eq!((bench.pairing.require_active(), bench.asked()), (Ok(()), 1));
     assert_eq!(
         bench.hub.asked.lock().unwrap()[0],
         "keyferry-system/keyferry-canary keyferry.dev/nobody"
     );
-    bench.looks(6).await;
+    bench.check_repeatedly(6).await;
     assert_eq!(bench.asked(), 2, "again after two minutes");
-    assert!(!bench.told());
+    assert!(!bench.reports_inactive_pairing());
 }
 
 #[tokio::test]
 async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped() {
     let mut bench = Bench::start();
     *bench.hub.refusal.lock().unwrap() = None;
-    bench.looks(2).await;
+    bench.check_repeatedly(2).await;
     assert_eq!(
         bench.pairing.missing_part(),
         None,
         "it may not have been seen yet"
     );
-    bench.looks(1).await;
+    bench.check_repeatedly(1).await;
     assert!(
         bench
             .pairing
@@ -277,15 +277,15 @@ async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped()
             .unwrap()
             .contains("minted a token for an audience that no caller may request")
     );
-    assert!(bench.told());
+    assert!(bench.reports_inactive_pairing());
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Unreachable("away".to_owned()));
-    bench.looks(9).await;
+    bench.check_repeatedly(9).await;
     assert!(
         bench.pairing.missing_part().is_some(),
         "silence fixes nothing"
     );
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Forbidden(REFUSAL.into()));
-    bench.looks(1).await;
+    bench.check_repeatedly(1).await;
     assert_eq!(bench.pairing.require_active(), Ok(()));
 }
 
@@ -295,7 +295,7 @@ async fn without_its_object_the_policy_holds_nobody() {
     bench.objects.edit(OBJECT, |object| {
         object["pairs"] = json!({ "https://prod.example.test": ["a/b"] })
     });
-    bench.looks(3).await;
+    bench.check_repeatedly(3).await;
     assert!(
         bench
             .pairing
@@ -314,7 +314,7 @@ async fn without_its_object_the_policy_holds_nobody() {
 async fn a_missing_or_narrowed_binding_is_a_gap_at_once_and_by_every_replica() {
     let mut bench = Bench::start();
     bench.leadership.set(None);
-    bench.looks(1).await;
+    bench.check_repeatedly(1).await;
     assert_eq!(
         (bench.pairing.require_active(), bench.asked()),
         (Ok(()), 0),
@@ -324,7 +324,7 @@ async fn a_missing_or_narrowed_binding_is_a_gap_at_once_and_by_every_replica() {
     bench.objects.edit(BINDING, |binding| {
         binding["spec"]["matchResources"] = narrow
     });
-    bench.looks(1).await;
+    bench.check_repeatedly(1).await;
     assert!(
         bench
             .pairing
@@ -345,7 +345,7 @@ async fn another_refusal_or_none_is_no_alarm() {
     ] {
         let mut bench = Bench::start();
         *bench.hub.refusal.lock().unwrap() = Some(refusal);
-        bench.looks(5).await;
+        bench.check_repeatedly(5).await;
         assert_eq!(bench.pairing.missing_part(), None);
     }
 }
@@ -364,7 +364,7 @@ async fn every_policy_that_is_missing_or_changed_is_named() {
         "keyferry-self-targets",
     ] {
         let mut bench = Bench::start();
-        bench.looks(1).await;
+        bench.check_repeatedly(1).await;
         assert_eq!(bench.gaps(), Vec::<String>::new(), "{name}");
         bench.objects.edit(
             &format!("{API_GROUP_PATH}/validatingadmissionpolicybindings/{name}"),
@@ -372,7 +372,7 @@ async fn every_policy_that_is_missing_or_changed_is_named() {
                 binding["spec"]["validationActions"] = json!(["Audit"]);
             },
         );
-        bench.looks(3).await;
+        bench.check_repeatedly(3).await;
         assert!(
             matches!(&bench.gaps()[..], [gap] if gap.contains(name)),
             "{name}: {:?}",
@@ -394,7 +394,7 @@ async fn a_list_that_lacks_an_audience_of_the_hub_is_named_and_holds_the_pairs_a
         "https://hub.example.com".to_owned(),
     ]))));
     bench.admission_policies.facts.source = Arc::<Facts>::clone(&facts);
-    bench.looks(1).await;
+    bench.check_repeatedly(1).await;
     for name in ["keyferry-audience", "keyferry-pairing", "keyferry-self"] {
         assert!(
             bench
@@ -418,7 +418,7 @@ async fn a_list_that_lacks_an_audience_of_the_hub_is_named_and_holds_the_pairs_a
     );
     *facts.0.lock().unwrap() = Err(HubError::Unreachable("away".to_owned()));
     bench.clock.advance(FACTS_RELOAD_INTERVAL);
-    bench.looks(1).await;
+    bench.check_repeatedly(1).await;
     assert_eq!(
         bench.gaps().len(),
         3,
@@ -431,7 +431,7 @@ async fn a_list_that_lacks_an_audience_of_the_hub_is_named_and_holds_the_pairs_a
             .find(|variable| variable["name"] == "hubAudiences")
             .unwrap()["expression"] = json!("['https://hub.example.com']");
     });
-    bench.looks(1).await;
+    bench.check_repeatedly(1).await;
     assert!(
         !bench
             .gaps()
@@ -440,7 +440,7 @@ async fn a_list_that_lacks_an_audience_of_the_hub_is_named_and_holds_the_pairs_a
         "{:?}",
         bench.gaps()
     );
-    assert!(!bench.told());
+    assert!(!bench.reports_inactive_pairing());
 }
 
 #[tokio::test]

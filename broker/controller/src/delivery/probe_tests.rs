@@ -186,7 +186,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 /// Two accesses of one target, each with a Secret.
-async fn world() -> (SmallWorld, Arc<Fakes>, Deliveries) {
+async fn start_deliveries() -> (SmallWorld, Arc<Fakes>, Deliveries) {
     let small = SmallWorld::start().await;
     let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
                 publicURL: https://keyferry.example.test\ndiscovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
@@ -223,7 +223,7 @@ async fn world() -> (SmallWorld, Arc<Fakes>, Deliveries) {
         (name.clone(), state)
     });
     targets.replace(states.collect::<HashMap<_, _>>());
-    let seen = Arc::new(Fakes::default());
+    let fakes = Arc::new(Fakes::default());
     let context = Context {
         policy: PolicyWriter::new(policy).reader(),
         store,
@@ -231,23 +231,23 @@ async fn world() -> (SmallWorld, Arc<Fakes>, Deliveries) {
         published: small.publisher.reader(),
         targets: targets.reader(),
         author_policy: admission_policy.reader(),
-        probe: Arc::<Fakes>::clone(&seen),
+        probe: Arc::<Fakes>::clone(&fakes),
         metrics: small.metrics.clone(),
         leadership: leadership.reader(),
         ..Context::empty(
             Arc::<FakeClock>::clone(&small.clock),
-            Arc::<Fakes>::clone(&seen),
+            Arc::<Fakes>::clone(&fakes),
         )
     };
     let credentials = CredentialSources {
         mint: small.mint.clone(),
         client_keys: Arc::new(SystemClientKeys),
-        facts: Arc::<Fakes>::clone(&seen),
-        audit: Arc::<Fakes>::clone(&seen),
+        facts: Arc::<Fakes>::clone(&fakes),
+        audit: Arc::<Fakes>::clone(&fakes),
         activation_delay: Duration::from_secs(90),
     };
     let deliveries = Deliveries::new(Arc::new(context), credentials);
-    (small, seen, deliveries)
+    (small, fakes, deliveries)
 }
 
 fn named(text: &str) -> AccessName {
@@ -256,7 +256,7 @@ fn named(text: &str) -> AccessName {
 
 #[tokio::test]
 async fn a_token_is_recorded_before_it_goes_to_a_target() {
-    let (_world, seen, deliveries) = world().await;
+    let (_world, seen, deliveries) = start_deliveries().await;
     seen.audit_fails.store(true, Ordering::SeqCst);
     deliveries.reconcile(&named("tenant-a/one")).await;
     assert_eq!(
@@ -277,7 +277,7 @@ async fn a_token_is_recorded_before_it_goes_to_a_target() {
 
 #[tokio::test]
 async fn the_silence_of_a_target_is_waited_for_once() {
-    let (world, seen, deliveries) = world().await;
+    let (world, seen, deliveries) = start_deliveries().await;
     let (one, two) = (named("tenant-a/one"), named("tenant-a/two"));
     deliveries.reconcile(&one).await;
     deliveries.reconcile(&two).await;
@@ -311,7 +311,7 @@ async fn a_target_that_knows_the_token_by_a_name_of_its_own_is_told_of() {
             "IdentityUnexpected",
         ),
     ] {
-        let (_world, seen, deliveries) = world().await;
+        let (_world, seen, deliveries) = start_deliveries().await;
         *seen.known_as.lock().unwrap() = Some(name);
         deliveries.reconcile(&named("tenant-a/one")).await;
         let conditions = seen.conditions.lock().unwrap();

@@ -104,7 +104,7 @@ impl Deliveries {
         self.patch_status(name, stored, &status, &ready).await?;
         if let Some(meant) = stored.meant() {
             // Until policy includes the target, nothing is removed.
-            if !self.context.store.is_taken_in(
+            if !self.context.store.is_in_policy(
                 &meant.target,
                 &self.context.policy.current(),
                 &faults,

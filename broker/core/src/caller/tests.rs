@@ -29,7 +29,7 @@ pub(crate) fn verified(namespace: &str, name: &str, uid: &str) -> VerifiedCaller
     body["kubernetes.io"]["namespace"] = json!(namespace);
     body["kubernetes.io"]["serviceaccount"] = json!({"name": name, "uid": uid});
     let claims = read_caller_token(&token(&body), &rules(), now()).unwrap();
-    accept_caller(&claims, answer(&claims), &rules()).unwrap()
+    accept_caller(&claims, review_answer(&claims), &rules()).unwrap()
 }
 
 fn now() -> Timestamp {
@@ -41,7 +41,7 @@ fn token(claims: &Value) -> String {
 }
 
 /// The hub's TokenReview of a token with these claims.
-fn answer(claims: &ServiceAccountClaims) -> TokenReviewAnswer {
+fn review_answer(claims: &ServiceAccountClaims) -> TokenReviewAnswer {
     TokenReviewAnswer {
         authenticated: true,
         audiences: vec!["keyferry.dev".to_owned()],
@@ -211,11 +211,11 @@ fn a_token_may_have_to_be_a_pods() {
 #[test]
 fn an_answer_about_this_token_is_accepted_with_its_user() {
     let claims = verdict(|_| {}).unwrap();
-    let caller = accept_caller(&claims, answer(&claims), &rules()).unwrap();
+    let caller = accept_caller(&claims, review_answer(&claims), &rules()).unwrap();
     assert_eq!(caller.identity(), &claims.identity);
     assert_eq!(
         caller.user(),
-        &answer(&claims).user,
+        &review_answer(&claims).user,
         "groups and extra are kept as they came"
     );
     assert_eq!(
@@ -282,7 +282,7 @@ fn any_other_answer_is_rejected() {
         ),
     ];
     for (what, change) in changes {
-        let mut changed = answer(&claims);
+        let mut changed = review_answer(&claims);
         change(&mut changed);
         assert_eq!(
             accept_caller(&claims, changed, &rules()).err(),

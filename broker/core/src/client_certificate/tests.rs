@@ -95,22 +95,24 @@ fn a_requests_progress_is_read() {
         object["status"] = status;
         request_progress(&object, &request)
     };
-    let one = |kind: &str| json!([{ "type": kind, "reason": "R", "message": "m\u{7}" }]);
+    let conditions_of = |kind: &str| json!([{ "type": kind, "reason": "R", "message": "m\u{7}" }]);
     assert_eq!(with(json!({})), RequestProgress::Pending);
     assert_eq!(
-        with(json!({ "conditions": one("Approved") })),
+        with(json!({ "conditions": conditions_of("Approved") })),
         RequestProgress::Approved
     );
-    let RequestProgress::Denied(text) = with(json!({ "conditions": one("Denied") })) else {
+    let RequestProgress::Denied(text) = with(json!({ "conditions": conditions_of("Denied") }))
+    else {
         panic!("denied");
     };
     assert!(
         text.starts_with("R: m") && !text.contains('\u{7}'),
         "{text}"
     );
-    let failed = json!({ "conditions": one("Failed"), "certificate": "eA==" });
+    let failed = json!({ "conditions": conditions_of("Failed"), "certificate": "eA==" });
     assert!(matches!(with(failed), RequestProgress::Failed(_)));
-    let issued = json!({ "conditions": one("Approved"), "certificate": STANDARD.encode("x") });
+    let issued =
+        json!({ "conditions": conditions_of("Approved"), "certificate": STANDARD.encode("x") });
     assert_eq!(with(issued), RequestProgress::Issued(b"x".to_vec()));
     let unreadable = json!({ "certificate": "%" });
     assert_eq!(with(unreadable), RequestProgress::Issued(Vec::new()));

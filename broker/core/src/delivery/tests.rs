@@ -22,7 +22,7 @@ struct World {
     access: TargetAccess,
 }
 
-fn world(spec: Value, deliveries: Value) -> World {
+fn build_world(spec: Value, deliveries: Value) -> World {
     let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
                 publicURL: https://keyferry.example.com\ndiscovery:\n  tls: { certFile: a, keyFile: b }\napi:\n  tls: { certFile: a, keyFile: b }\n\
                 managedIssuers: { enabled: true }\n";
@@ -108,7 +108,7 @@ fn as_stored(mut object: Value) -> Value {
 
 #[test]
 fn the_flux_config_map_has_the_keys_that_flux_reads() {
-    let object = world(
+    let object = build_world(
         json!({}),
         json!([{ "name": "flux", "type": "FluxConfigMap" }]),
     )
@@ -141,7 +141,7 @@ fn the_flux_config_map_has_the_keys_that_flux_reads() {
         ("https://a.example", "https://a.example:443"),
         ("https://[fd00::1]", "https://[fd00::1]:443"),
     ] {
-        let object = world(
+        let object = build_world(
             json!({ "address": written }),
             json!([{ "name": "flux", "type": "FluxConfigMap" }]),
         )
@@ -156,7 +156,7 @@ fn secrets_hold_a_whole_kubeconfig_and_when_it_ends() {
         ("KubeConfigSecret", "Opaque"),
         ("ClusterAPISecret", "cluster.x-k8s.io/secret"),
     ] {
-        let object = world(json!({}), json!([{ "name": "s", "type": delivery }]))
+        let object = build_world(json!({}), json!([{ "name": "s", "type": delivery }]))
             .rendered(Some("the.token.x"));
         assert_eq!(object["type"], secret_type);
         let kubeconfig = decoded(&object, "value");
@@ -175,7 +175,7 @@ fn secrets_hold_a_whole_kubeconfig_and_when_it_ends() {
 #[test]
 fn a_cluster_may_itself_be_named_after_a_kubeconfig() {
     let name = "prod-kubeconfig-kubeconfig";
-    let object = world(
+    let object = build_world(
         json!({}),
         json!([{ "name": "s", "type": "ClusterAPISecret", "objectName": name }]),
     )
@@ -188,7 +188,7 @@ fn a_cluster_may_itself_be_named_after_a_kubeconfig() {
 
 #[test]
 fn argo_cd_gets_the_plugin_or_a_token() {
-    let exec = world(
+    let exec = build_world(
         json!({}),
         json!([{ "name": "a", "type": "ArgoCDSecret", "argoCD": { "project": "apps" } }]),
     )
@@ -212,7 +212,7 @@ fn argo_cd_gets_the_plugin_or_a_token() {
     assert!(config.get("bearerToken").is_none());
     let argo = json!([{ "name": "a", "type": "ArgoCDSecret", "argoCD": { "project": "apps", "form": "BearerToken" } }]);
     let bearer =
-        world(json!({ "tlsServerName": "kubernetes" }), argo).rendered(Some("the.token.x"));
+        build_world(json!({ "tlsServerName": "kubernetes" }), argo).rendered(Some("the.token.x"));
     let config: Value = serde_json::from_str(&decoded(&bearer, "config")).unwrap();
     assert_eq!(
         (
@@ -226,7 +226,7 @@ fn argo_cd_gets_the_plugin_or_a_token() {
 
 #[test]
 fn a_cluster_profile_holds_no_credential() {
-    let world = world(
+    let world = build_world(
         json!({}),
         json!([{ "name": "p", "type": "ClusterProfile" }]),
     );
@@ -251,7 +251,7 @@ fn a_cluster_profile_holds_no_credential() {
 #[test]
 fn what_a_shape_cannot_carry_is_named_with_a_shape_that_can() {
     let flux = |spec: Value| {
-        let world = world(spec, json!([{ "name": "flux", "type": "FluxConfigMap" }]));
+        let world = build_world(spec, json!([{ "name": "flux", "type": "FluxConfigMap" }]));
         check_expressible(DeliveryType::FluxConfigMap, &world.target)
             .map_err(|gap| (gap.field, gap.to_string()))
     };
@@ -278,7 +278,7 @@ fn what_a_shape_cannot_carry_is_named_with_a_shape_that_can() {
             "{message}"
         );
     }
-    let profile = world(json!({ "tlsServerName": "kubernetes" }), json!([]));
+    let profile = build_world(json!({ "tlsServerName": "kubernetes" }), json!([]));
     assert_eq!(
         check_expressible(DeliveryType::ClusterProfile, &profile.target)
             .unwrap_err()
@@ -314,7 +314,7 @@ fn step(world: &World, object: Option<&Value>, now: i64) -> &'static str {
 #[test]
 fn an_object_is_written_when_it_is_due_changed_or_edited_and_not_else() {
     let secret = json!([{ "name": "s", "type": "KubeConfigSecret" }]);
-    let world_now = world(json!({}), secret.clone());
+    let world_now = build_world(json!({}), secret.clone());
     assert_eq!(step(&world_now, None, 0), "create");
     let stored = as_stored(world_now.rendered(Some("the.token.x")));
     assert_eq!(step(&world_now, Some(&stored), 499), "keep");
@@ -323,7 +323,7 @@ fn an_object_is_written_when_it_is_due_changed_or_edited_and_not_else() {
         "replace",
         "its time has come"
     );
-    let moved = world(json!({ "address": "https://other.example.com" }), secret);
+    let moved = build_world(json!({ "address": "https://other.example.com" }), secret);
     assert_eq!(
         step(&moved, Some(&stored), 0),
         "replace",
@@ -367,7 +367,7 @@ fn an_object_is_written_when_it_is_due_changed_or_edited_and_not_else() {
 
 #[test]
 fn objects_of_others_are_left_alone() {
-    let world = world(
+    let world = build_world(
         json!({}),
         json!([{ "name": "flux", "type": "FluxConfigMap" }]),
     );
@@ -413,7 +413,7 @@ fn objects_of_others_are_left_alone() {
 
 #[test]
 fn a_replacement_keeps_what_others_added_and_meets_only_that_object() {
-    let world = world(
+    let world = build_world(
         json!({}),
         json!([{ "name": "flux", "type": "FluxConfigMap" }]),
     );

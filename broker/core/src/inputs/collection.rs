@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_same_state_has_the_same_bytes_in_any_order() {
-        let one = of(&[
+        let collection = of(&[
             (
                 "b",
                 json!({ "y": 1, "x": { "n": [{ "d": 1, "c": 2 }], "m": 2 } }),
@@ -137,12 +137,12 @@ mod tests {
             ),
         ])
         .unwrap();
-        assert_eq!(one, other);
+        assert_eq!(collection, other);
         assert_eq!(
-            str::from_utf8(one.bytes()).unwrap(),
+            str::from_utf8(collection.bytes()).unwrap(),
             r#"{"inputs":[{"id":"a"},{"id":"b","x":{"m":2,"n":[{"c":2,"d":1}]},"y":1}]}"#
         );
-        assert_ne!(one.etag(), of(&[("a", json!({}))]).unwrap().etag());
+        assert_ne!(collection.etag(), of(&[("a", json!({}))]).unwrap().etag());
         assert_eq!(&**of(&[]).unwrap().bytes(), br#"{"inputs":[]}"#);
     }
 

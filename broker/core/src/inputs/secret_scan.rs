@@ -108,10 +108,10 @@ pub enum SecretKind {
 
 /// Something in a collection looks like a secret. The message has its path and never the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place} {kind}")]
+#[error("{member_path} {kind}")]
 pub struct LooksSecret {
     /// Where it is, as a path of member names.
-    pub place: String,
+    pub member_path: String,
     /// What it looks like.
     pub kind: SecretKind,
 }
@@ -142,36 +142,40 @@ pub fn scan_for_secrets(value: &Value) -> Result<(), LooksSecret> {
 }
 
 fn scan_at(value: &Value, place: &str, depth: usize) -> Result<(), LooksSecret> {
-    let found = |place: &str, kind| {
+    let refuse_secret = |place: &str, kind| {
         Err(LooksSecret {
-            place: place.to_owned(),
+            member_path: place.to_owned(),
             kind,
         })
     };
     if depth == 0 {
-        return found(place, SecretKind::TooDeep);
+        return refuse_secret(place, SecretKind::TooDeep);
     }
     match value {
         Value::String(text) => match in_text(text) {
-            Some(kind) => found(place, kind),
+            Some(kind) => refuse_secret(place, kind),
             None => Ok(()),
         },
         Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
             let inner = format!("{place}[{index}]");
             match index.checked_sub(1).and_then(|before| items.get(before)) {
-                Some(flag) if is_value_of_flag(flag, item) => found(&inner, SecretKind::Name),
+                Some(flag) if is_value_of_flag(flag, item) => {
+                    refuse_secret(&inner, SecretKind::Name)
+                }
                 _ => scan_at(item, &inner, depth - 1),
             }
         }),
-        Value::Object(members) if is_named_secret(members) => found(place, SecretKind::Name),
+        Value::Object(members) if is_named_secret(members) => {
+            refuse_secret(place, SecretKind::Name)
+        }
         Value::Object(members) => members.iter().try_for_each(|(name, value)| {
             let inner = format!("{place}.{}", printable_member(name));
             match in_text(name) {
                 // The name itself must not be repeated.
-                Some(kind) => found(place, kind),
+                Some(kind) => refuse_secret(place, kind),
                 // A switch is no secret, such as automountServiceAccountToken.
                 None if is_secret_name(name) && !value.is_boolean() => {
-                    found(&inner, SecretKind::Name)
+                    refuse_secret(&inner, SecretKind::Name)
                 }
                 None => scan_at(value, &inner, depth - 1),
             }
@@ -472,7 +476,7 @@ mod tests {
             let found =
                 scan_for_secrets(&json!([{ "id": "a", "deep": { name: null } }])).unwrap_err();
             assert_eq!(found.kind, SecretKind::Name, "{name}");
-            assert_eq!(found.place, format!("inputs[0].deep.{name}"));
+            assert_eq!(found.member_path, format!("inputs[0].deep.{name}"));
         }
         for name in [
             "secretRef",

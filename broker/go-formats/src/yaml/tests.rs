@@ -57,24 +57,24 @@ fn theirs(json: Value) -> Value {
 fn every_text_is_what_the_library_says() {
     let mut undecided = 0;
     for line in OBSERVED.lines() {
-        let seen: Observation = serde_json::from_str(line).unwrap();
-        let bytes = match (&seen.yaml, &seen.bytes) {
+        let observation: Observation = serde_json::from_str(line).unwrap();
+        let bytes = match (&observation.yaml, &observation.bytes) {
             (Some(text), _) => text.clone().into_bytes(),
             (None, Some(bytes)) => crate::base64::decode_standard(bytes.as_bytes()).unwrap(),
             (None, None) => panic!("{line}"),
         };
         match read(&bytes) {
             Ok(document) => {
-                assert_eq!(seen.refused, None, "{line}");
+                assert_eq!(observation.refused, None, "{line}");
                 assert_eq!(
-                    theirs(seen.json.unwrap_or_default()),
+                    theirs(observation.json.unwrap_or_default()),
                     ours(&document.value),
                     "{line}"
                 );
-                assert_eq!(document.duplicates, seen.strict, "{line}");
+                assert_eq!(document.duplicates, observation.strict, "{line}");
             }
             Err(Fault::Refused { message, exact, .. }) => {
-                let there = seen
+                let there = observation
                     .refused
                     .unwrap_or_else(|| panic!("only refused here: {message}: {line}"));
                 assert!(!exact || message == there, "{message}: {line}");

@@ -117,7 +117,7 @@ fn a_target_that_no_assembly_has_seen_refuses_nobody_yet() {
     let store = store();
     let (name, faults) = (ObjectName::new("prod").unwrap(), Faults::default());
     assert!(
-        store.is_taken_in(&name, &Policy::default(), &faults.last_assembly()),
+        store.is_in_policy(&name, &Policy::default(), &faults.last_assembly()),
         "what is absent is absent"
     );
     for (address, has_part) in [
@@ -130,14 +130,14 @@ fn a_target_that_no_assembly_has_seen_refuses_nobody_yet() {
             "spec": { "address": address, "audience": "prod" },
         });
         store.list(Collection::TargetClusters, &[target]);
-        assert!(!store.is_taken_in(
+        assert!(!store.is_in_policy(
             &name,
             &Policy::default(),
             &Faults::default().last_assembly()
         ));
         let assembled = store.assemble_policy();
         assert_eq!(assembled.policy.targets.contains_key(&name), has_part);
-        assert!(store.is_taken_in(&name, &assembled.policy, &assembled));
+        assert!(store.is_in_policy(&name, &assembled.policy, &assembled));
     }
 }
 
@@ -149,7 +149,7 @@ fn named(name: &str, version: &str) -> Value {
 }
 
 /// Returns how many objects a listing stores itself.
-fn held(listing: &Listing) -> usize {
+fn count_stored_objects(listing: &Listing) -> usize {
     let Listed::Accesses(listed) = &listing.0 else {
         return 0;
     };
@@ -173,7 +173,7 @@ fn a_list_holds_nothing_twice_and_counts_at_its_end() {
     store.note_listed(&mut listing, &reduced(&named("a", "5")));
     store.note_listed(&mut listing, &reduced(&named("b", "6")));
     store.note_listed(&mut listing, &reduced(&named("d", "7")));
-    assert_eq!(held(&listing), 2, "a is as it was");
+    assert_eq!(count_stored_objects(&listing), 2, "a is as it was");
     assert_eq!(
         (names(), changes.has_changed().unwrap()),
         (["a", "b", "c"].map(str::to_owned).to_vec(), false),

@@ -38,7 +38,7 @@ type Hook = Box<dyn Fn(&str) + Send>;
 #[derive(Default)]
 struct Shelf {
     objects: BTreeMap<String, Value>,
-    given: u64,
+    last_version: u64,
     calls: Vec<String>,
     failing: Option<Failing>,
     hook: Option<Hook>,
@@ -168,8 +168,8 @@ impl Shelf {
     }
 
     fn next(&mut self) -> u64 {
-        self.given += 1;
-        self.given
+        self.last_version += 1;
+        self.last_version
     }
 
     fn renew(&mut self, object: &mut Value) {
@@ -237,9 +237,9 @@ impl Shelf {
     }
 
     fn patch(&mut self, path: &str, change: &Value) -> Result<(), HubError> {
-        let place = path.trim_end_matches("/status");
-        let mut object = self.meet(place, &change["metadata"])?;
-        if place == path {
+        let object_path = path.trim_end_matches("/status");
+        let mut object = self.meet(object_path, &change["metadata"])?;
+        if object_path == path {
             merge(&mut object, change);
         } else {
             merge(&mut object["status"], &change["status"]);
@@ -250,9 +250,9 @@ impl Shelf {
             .as_array()
             .is_some_and(|finalizers| !finalizers.is_empty());
         if going && !held {
-            self.objects.remove(place);
+            self.objects.remove(object_path);
         } else {
-            self.objects.insert(place.to_owned(), object);
+            self.objects.insert(object_path.to_owned(), object);
         }
         Ok(())
     }

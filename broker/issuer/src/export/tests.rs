@@ -70,7 +70,7 @@ async fn published(hub: Hub) -> Arc<Published> {
 }
 
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
+    let mut contents = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(one) = folders.pop() {
         for entry in std::fs::read_dir(one)
@@ -81,11 +81,11 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
                 folders.push(entry);
             } else {
                 let name = entry.strip_prefix(folder).unwrap().display().to_string();
-                found.insert(name, std::fs::read(&entry).unwrap());
+                contents.insert(name, std::fs::read(&entry).unwrap());
             }
         }
     }
-    found
+    contents
 }
 
 #[tokio::test]

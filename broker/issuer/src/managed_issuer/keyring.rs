@@ -71,7 +71,7 @@ pub(super) fn fresh_key() -> Option<PrivateKey> {
 
 pub(super) struct Keyring {
     pub(super) binding: Binding,
-    pub(super) seen: Sightings,
+    pub(super) sightings: Sightings,
     pub(super) face: ManagedIssuer,
     reported: Option<Reason>,
 }
@@ -81,7 +81,7 @@ impl Keyring {
         let face = ManagedIssuer::new(binding.issuer.clone());
         Self {
             binding,
-            seen: Sightings::default(),
+            sightings: Sightings::default(),
             face,
             reported: None,
         }
@@ -95,10 +95,10 @@ impl Keyring {
         policy: &RotationPolicy,
         now: Moment,
     ) {
-        self.seen
+        self.sightings
             .note_reading(set, origin, policy.active_after, now);
         let face = &mut self.face;
-        let active = self.seen.is_active(set.current.key.kid(), now);
+        let active = self.sightings.is_active(set.current.key.kid(), now);
         let known = face
             .signing
             .take()
@@ -114,7 +114,7 @@ impl Keyring {
         face.read_at = Some(now.mono);
         face.fault = None;
         // Cannot fail: a set always has two keys.
-        let Ok(keys) = self.seen.published_keys() else {
+        let Ok(keys) = self.sightings.published_keys() else {
             return;
         };
         if face

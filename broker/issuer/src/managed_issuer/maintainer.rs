@@ -19,7 +19,7 @@ use super::ManagedIssuers;
 use super::keyring::{Keyring, fresh_key};
 
 /// How many key sets are read at once.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_READS: usize = 8;
 /// How often one round reads the same set, again after a write or a lost race.
 const MAX_ATTEMPTS: usize = 4;
 /// The maximum length of a rotation request.
@@ -130,7 +130,7 @@ impl KeySetMaintainer {
             .retain(|target| wanted.contains_key(target));
         let parts = &self.parts;
         stream::iter(self.rings.iter_mut())
-            .for_each_concurrent(AT_ONCE, |(target, ring)| {
+            .for_each_concurrent(MAX_CONCURRENT_READS, |(target, ring)| {
                 maintain_key_set(parts, target, ring)
             })
             .await;
@@ -206,8 +206,13 @@ async fn check_key_set(
     ring.apply_reading(&set, &object.uid, &parts.rotation, now);
     parts.issuers.store_issuer(target, &ring.face);
     let request = rotation_request.filter(|request| request.len() <= MAX_REQUEST_BYTES);
-    let due =
-        managed_issuer::due_change(&set, &ring.seen, request.as_deref(), &parts.rotation, now);
+    let due = managed_issuer::due_change(
+        &set,
+        &ring.sightings,
+        request.as_deref(),
+        &parts.rotation,
+        now,
+    );
     let Some(due) = due.filter(|_| parts.may_write.load(Ordering::Relaxed)) else {
         return Ok(Next::Rest);
     };
@@ -224,7 +229,7 @@ async fn check_key_set(
         }
         Change::Tidy => (ReadyChange::Tidy, "tidy"),
     };
-    let set = set.apply_change(change, &ring.seen, now);
+    let set = set.apply_change(change, &ring.sightings, now);
     write_key_set(parts, target, &set, Some(&object), label).await
 }
 

@@ -12,7 +12,7 @@ use keyferry_platform::clock::Clock;
 
 use super::*;
 use crate::testing::SmallWorld;
-use crate::testing::managed_issuers::{MONTH, Replica, WAIT, world};
+use crate::testing::managed_issuers::{MONTH, Replica, WAIT, start_managed_world};
 
 mod replicas;
 mod tokens;

@@ -113,7 +113,7 @@ impl IssuerKeyStore for FakeStore {
             if let Some(error) = self.failure.lock().unwrap().clone() {
                 return Err(error);
             }
-            let found = self
+            let stored_keys = self
                 .object
                 .lock()
                 .unwrap()
@@ -129,7 +129,7 @@ impl IssuerKeyStore for FakeStore {
                 });
             // Another replica may write between this answer and the write that depends on it.
             tokio::task::yield_now().await;
-            Ok(found)
+            Ok(stored_keys)
         })
     }
 
@@ -235,7 +235,7 @@ impl Replica {
 }
 
 /// Creates a world whose only target has a managed issuer.
-pub async fn world() -> (SmallWorld, Arc<FakeStore>, Replica) {
+pub async fn start_managed_world() -> (SmallWorld, Arc<FakeStore>, Replica) {
     let mut world = SmallWorld::start().await;
     make_own(&mut world.policy);
     let store = Arc::new(FakeStore::default());

@@ -31,10 +31,10 @@ fn moment(wall: i64, mono: u64) -> Moment {
 }
 
 fn minted(claims: &Value) -> MintAnswer {
-    answer(key(SigningAlgorithm::Es256).token(claims))
+    mint_answer(key(SigningAlgorithm::Es256).token(claims))
 }
 
-fn answer(token: String) -> MintAnswer {
+fn mint_answer(token: String) -> MintAnswer {
     MintAnswer {
         token: SecretString::from(token),
         expires_at: at(NOW + 3600),
@@ -89,7 +89,7 @@ fn what_was_asked_for_is_bound() {
 fn what_is_no_bound_token_is_malformed() {
     for text in ["", "x", "a.b.c", "eyJhbGciOiJub25lIn0.e30."] {
         assert_eq!(
-            checked(answer(text.to_owned()), moment(NOW, 100)).err(),
+            checked(mint_answer(text.to_owned()), moment(NOW, 100)).err(),
             Some(MintFault::Malformed),
             "{text:?}"
         );
@@ -174,7 +174,7 @@ fn another_service_account_is_refused() {
 fn a_key_that_is_not_published_is_told_apart_from_a_bad_signature() {
     let body = claims();
     let signer = key(SigningAlgorithm::Es256);
-    let verdict = |token: String| checked(answer(token), moment(NOW, 100)).err();
+    let verdict = |token: String| checked(mint_answer(token), moment(NOW, 100)).err();
     let header =
         |header: Value| signer.sign(header.to_string().as_bytes(), body.to_string().as_bytes());
     assert_eq!(
@@ -224,10 +224,10 @@ fn a_key_that_is_not_published_is_told_apart_from_a_bad_signature() {
 fn a_minted_token_names_its_key() {
     assert_eq!(kid_of(&minted(&claims())).as_deref(), Some("ES256"));
     assert_eq!(
-        kid_of(&answer(key(SigningAlgorithm::Es384).token(&claims()))).as_deref(),
+        kid_of(&mint_answer(key(SigningAlgorithm::Es384).token(&claims()))).as_deref(),
         Some("ES384")
     );
-    assert_eq!(kid_of(&answer("x".to_owned())), None);
+    assert_eq!(kid_of(&mint_answer("x".to_owned())), None);
     let token = checked(minted(&claims()), moment(NOW, 100)).unwrap();
     assert_eq!(token.kid(), "ES256");
 }

@@ -95,7 +95,7 @@ impl Sightings {
                 }
                 _ => End::at(until, earliest, now),
             });
-            let seen = match before {
+            let sighting = match before {
                 Some(before) => Sighting {
                     end,
                     missing: false,
@@ -113,7 +113,7 @@ impl Sightings {
                     missing: false,
                 },
             };
-            self.keys.insert(key.kid().to_owned(), seen);
+            self.keys.insert(key.kid().to_owned(), sighting);
         }
         if same {
             self.retain_missing(keys, now);

@@ -80,7 +80,7 @@ fn first(now: Moment) -> KeySet {
     KeySet::initial_set(binding(), key(0), key(1), now)
 }
 
-fn again(set: &KeySet) -> KeySet {
+fn reread_key_set(set: &KeySet) -> KeySet {
     read_key_set(write_key_set(set).as_bytes()).unwrap()
 }
 
@@ -206,7 +206,7 @@ fn a_rotation_is_due_by_schedule_and_by_hand() {
         fresh: key(2),
         asked_for: Some("now".to_owned()),
     };
-    let set = again(&set.apply_change(change, &seen, at(120)));
+    let set = reread_key_set(&set.apply_change(change, &seen, at(120)));
     seen.note_reading(&set, "one", WAIT, at(121));
     assert_eq!(
         due_change(&set, &seen, Some("now"), &POLICY, at(1000)),
@@ -243,7 +243,7 @@ fn a_restarted_replica_promotes_nothing_that_it_has_not_published_itself() {
 fn a_superseded_key_stays_until_its_tokens_are_over_by_both_clocks() {
     let (set, mut seen) = (first(at(0)), Sightings::default());
     seen.note_reading(&set, "one", WAIT, at(0));
-    let set = again(&promoted(set, 2, &seen, at(200)));
+    let set = reread_key_set(&promoted(set, 2, &seen, at(200)));
     assert!(
         write_key_set(&set).contains(&kid(0))
             && !write_key_set(&set).contains(&BASE64URL.encode(&POOL[0])),
@@ -270,7 +270,7 @@ fn a_superseded_key_stays_until_its_tokens_are_over_by_both_clocks() {
         due_change(&set, &seen, None, &POLICY, at(end)),
         Some(Change::Tidy)
     );
-    let set = again(&set.apply_change(ReadyChange::Tidy, &seen, at(end)));
+    let set = reread_key_set(&set.apply_change(ReadyChange::Tidy, &seen, at(end)));
     seen.note_reading(&set, "one", WAIT, at(end + 1));
     assert_eq!(set.previous, []);
     assert_eq!(seen.published_keys().unwrap().len(), 2);
@@ -295,10 +295,10 @@ fn a_superseding_clock_that_was_behind_takes_no_key_away() {
 fn a_set_that_was_rolled_back_gets_its_keys_back() {
     let (old, mut seen) = (first(at(0)), Sightings::default());
     seen.note_reading(&old, "one", WAIT, at(0));
-    let set = again(&promoted(again(&old), 2, &seen, at(200)));
+    let set = reread_key_set(&promoted(reread_key_set(&old), 2, &seen, at(200)));
     let set = {
         seen.note_reading(&set, "one", WAIT, at(201));
-        again(&promoted(set, 3, &seen, at(400)))
+        reread_key_set(&promoted(set, 3, &seen, at(400)))
     };
     seen.note_reading(&set, "one", WAIT, at(401));
     // Key 2 may have signed when the Secret is put back to what it was at first.
@@ -312,7 +312,7 @@ fn a_set_that_was_rolled_back_gets_its_keys_back() {
         due_change(&old, &seen, None, &POLICY, at(500)),
         Some(Change::Tidy)
     );
-    let healed = again(&old.apply_change(ReadyChange::Tidy, &seen, at(500)));
+    let healed = reread_key_set(&old.apply_change(ReadyChange::Tidy, &seen, at(500)));
     assert_eq!(healed.previous.len(), 2);
     let mut other = Sightings::default();
     other.note_reading(&healed, "one", WAIT, at(510));
@@ -372,7 +372,7 @@ fn rotations_by_hand_wait_for_room() {
             &seen,
             at(now),
         );
-        set = again(&set);
+        set = reread_key_set(&set);
         seen.note_reading(&set, "one", WAIT, at(now));
     }
     assert_eq!(

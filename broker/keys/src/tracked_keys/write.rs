@@ -66,7 +66,7 @@ impl TrackedKeys {
         if !self.knows_record || journal.keys.is_empty() && journal.revoked.is_empty() {
             return None;
         }
-        let seen = stored
+        let last_sequence = stored
             .map_or(0, |stored| stored.sequence)
             .max(self.sequence);
         match stored {
@@ -84,7 +84,7 @@ impl TrackedKeys {
                             .and_then(|until| until.saturating_add(SIGNED_STEP).ok());
                     }
                 }
-                journal.sequence = seen.saturating_add(1);
+                journal.sequence = last_sequence.saturating_add(1);
                 Some(Draft { journal })
             }
         }

@@ -79,18 +79,18 @@ pub(super) fn unknown_field_fix(parent: &str, key: &str, minor: Minor) -> Option
              newer do"
         ));
     }
-    let known: Vec<&str> = KNOWN_FIELDS
+    let known_fields: Vec<&str> = KNOWN_FIELDS
         .iter()
         .filter(|(_, since)| since.is_none_or(|since| minor >= since))
         .map(|(path, _)| *path)
         .collect();
     let folded = fold_name(key);
     let same = |path: &&&str| self::fold_name(name_of(path)) == folded;
-    if let Some(path) = known.iter().filter(|path| here(path)).find(same) {
+    if let Some(path) = known_fields.iter().filter(|path| here(path)).find(same) {
         let name = name_of(path);
         return Some(format!("write {name}, because the case of a name counts"));
     }
-    let mut places: Vec<&str> = known.iter().filter(same).copied().collect();
+    let mut places: Vec<&str> = known_fields.iter().filter(same).copied().collect();
     if places.is_empty() {
         let alias = FIELD_ALIASES.iter().find(|(alias, _)| *alias == folded);
         places.extend(alias.map(|(_, path)| *path));
@@ -99,10 +99,10 @@ pub(super) fn unknown_field_fix(parent: &str, key: &str, minor: Minor) -> Option
         return Some(format!("write it as {}", list_places(&places, parent)));
     }
     let near = |path: &&&str| is_near(name_of(path), key);
-    if let Some(path) = known.iter().filter(|path| here(path)).find(near) {
+    if let Some(path) = known_fields.iter().filter(|path| here(path)).find(near) {
         return Some(format!("write {}, or remove it", name_of(path)));
     }
-    let places: Vec<&str> = known.iter().filter(near).copied().collect();
+    let places: Vec<&str> = known_fields.iter().filter(near).copied().collect();
     (!places.is_empty())
         .then(|| format!("remove it, or write it as {}", list_places(&places, parent)))
 }

@@ -321,7 +321,7 @@ impl Walk {
     }
 
     fn walk_object(&mut self, value: &Json, fields: &[Field], path: &str) {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut member_names: Vec<&str> = Vec::new();
         self.fits &= matches!(value, Json::Object(_));
         for (key, member) in value.members() {
             let inner = if path.is_empty() {
@@ -336,10 +336,10 @@ impl Walk {
                 self.add_complaint("unknown field", &inner);
                 continue;
             };
-            if seen.contains(name) {
+            if member_names.contains(name) {
                 self.add_complaint("duplicate field", &inner);
             }
-            seen.push(name);
+            member_names.push(name);
             self.walk_value(member, *shape, &inner);
         }
     }

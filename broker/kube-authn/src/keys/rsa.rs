@@ -165,24 +165,24 @@ fn pss_holds(encoded: &[u8], bits: usize, hash: Hash, digest: &Digest) -> bool {
     if masked.first().is_some_and(|byte| byte & !mask != 0) {
         return false;
     }
-    let mut data: Vec<u8> = masked
+    let mut data_block: Vec<u8> = masked
         .iter()
         .zip(mask_generation(seed, masked_length, hash))
         .map(|(byte, mask)| byte ^ mask)
         .collect();
-    if let Some(first) = data.first_mut() {
+    if let Some(first) = data_block.first_mut() {
         *first &= mask;
     }
-    let Some(one) = data.iter().position(|byte| *byte != 0) else {
+    let Some(one) = data_block.iter().position(|byte| *byte != 0) else {
         return false;
     };
-    if data.get(one) != Some(&1) {
+    if data_block.get(one) != Some(&1) {
         return false;
     }
     let mut context = digest::Context::new(hash.algorithm());
     context.update(&[0; 8]);
     context.update(digest.as_ref());
-    context.update(data.get(one + 1..).unwrap_or_default());
+    context.update(data_block.get(one + 1..).unwrap_or_default());
     context.finish().as_ref() == seed
 }
 

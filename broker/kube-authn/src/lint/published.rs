@@ -87,7 +87,7 @@ pub(super) fn find_published_faults(
     path: &str,
     findings: &mut Vec<Finding>,
 ) {
-    let place = discovery_url(issuer);
+    let document_url = discovery_url(issuer);
     let field = if issuer.discovery_url.is_empty() {
         "url"
     } else {
@@ -111,21 +111,21 @@ pub(super) fn find_published_faults(
             return push(
                 Code::DiscoveryUnreachable,
                 Severity::Warning,
-                format!("{place}, from here: {how}"),
+                format!("{document_url}, from here: {how}"),
             );
         }
         Fetched::Untrusted(how) => {
             return push(
                 Code::DiscoveryUntrusted,
                 Severity::Error,
-                format!("{place}: {how}{without}"),
+                format!("{document_url}: {how}{without}"),
             );
         }
         Fetched::AddressRefused(how) => {
             return push(
                 Code::DiscoveryUnreachable,
                 Severity::Warning,
-                not_read(&place, how),
+                not_read(&document_url, how),
             );
         }
         Fetched::Response(HttpResponse { status: 200, body }) => body,
@@ -138,7 +138,7 @@ pub(super) fn find_published_faults(
             return push(
                 code,
                 Severity::Error,
-                format!("{place} answers anonymous requests with status {status}"),
+                format!("{document_url} answers anonymous requests with status {status}"),
             );
         }
     };
@@ -146,7 +146,7 @@ pub(super) fn find_published_faults(
         return push(
             Code::DiscoveryMalformed,
             Severity::Error,
-            format!("{place} is not JSON"),
+            format!("{document_url} is not JSON"),
         );
     };
     let text = |name: &str| {
@@ -160,7 +160,7 @@ pub(super) fn find_published_faults(
         return push(
             Code::DiscoveryIssuerDiffers,
             Severity::Error,
-            format!("{place} is the document of {theirs:?}, but issuer.url is {ours:?}"),
+            format!("{document_url} is the document of {theirs:?}, but issuer.url is {ours:?}"),
         );
     }
     let at = shorten_text(text("jwks_uri"));
@@ -168,14 +168,14 @@ pub(super) fn find_published_faults(
         return push(
             Code::DiscoveryMalformed,
             Severity::Error,
-            format!("{place} has no jwks_uri"),
+            format!("{document_url} has no jwks_uri"),
         );
     }
     if !at.starts_with("https://") {
         return push(
             Code::KeysNotHttps,
             Severity::Error,
-            format!("jwks_uri of {place} is {at:?}"),
+            format!("jwks_uri of {document_url} is {at:?}"),
         );
     }
     match &published.keys {
@@ -267,14 +267,14 @@ anonymous: {enabled: false}
 ";
     const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
 
-    fn answer(status: u16, body: &str) -> Fetched {
+    fn fetched_response(status: u16, body: &str) -> Fetched {
         Fetched::Response(HttpResponse {
             status,
             body: body.as_bytes().to_vec(),
         })
     }
 
-    fn found(
+    fn published_findings(
         file: &str,
         discovery: Fetched,
         keys: Fetched,
@@ -292,7 +292,7 @@ anonymous: {enabled: false}
     }
 
     fn document(jwks_uri: &str) -> Fetched {
-        answer(
+        fetched_response(
             200,
             &format!(r#"{{"issuer":"https://hub/","jwks_uri":"{jwks_uri}"}}"#),
         )
@@ -319,31 +319,31 @@ anonymous: {enabled: false}
                 Severity::Error,
             ),
             (
-                answer(401, ""),
+                fetched_response(401, ""),
                 none.clone(),
                 Code::DiscoveryForbidden,
                 Severity::Error,
             ),
             (
-                answer(404, ""),
+                fetched_response(404, ""),
                 none.clone(),
                 Code::DiscoveryNotServed,
                 Severity::Error,
             ),
             (
-                answer(200, "<html>"),
+                fetched_response(200, "<html>"),
                 none.clone(),
                 Code::DiscoveryMalformed,
                 Severity::Error,
             ),
             (
-                answer(200, r#"{"issuer":"https://hub"}"#),
+                fetched_response(200, r#"{"issuer":"https://hub"}"#),
                 none.clone(),
                 Code::DiscoveryIssuerDiffers,
                 Severity::Error,
             ),
             (
-                answer(200, r#"{"issuer":"https://hub/"}"#),
+                fetched_response(200, r#"{"issuer":"https://hub/"}"#),
                 none.clone(),
                 Code::DiscoveryMalformed,
                 Severity::Error,
@@ -368,31 +368,34 @@ anonymous: {enabled: false}
             ),
             (
                 here.clone(),
-                answer(403, ""),
+                fetched_response(403, ""),
                 Code::KeysNotServed,
                 Severity::Error,
             ),
             (
                 here.clone(),
-                answer(200, "no"),
+                fetched_response(200, "no"),
                 Code::KeySetUndecodable,
                 Severity::Error,
             ),
             (
                 here.clone(),
-                answer(200, r#"{"keys":[]}"#),
+                fetched_response(200, r#"{"keys":[]}"#),
                 Code::KeysEmpty,
                 Severity::Error,
             ),
         ];
         for (discovery, keys, code, severity) in cases {
             assert_eq!(
-                found(FILE, discovery, keys),
+                published_findings(FILE, discovery, keys),
                 [(code, severity, "jwt[0].issuer.url".to_owned(), Some(4))]
             );
         }
-        assert_eq!(found(FILE, here.clone(), answer(200, KEYS)), []);
-        assert_eq!(found(FILE, none.clone(), none), []);
+        assert_eq!(
+            published_findings(FILE, here.clone(), fetched_response(200, KEYS)),
+            []
+        );
+        assert_eq!(published_findings(FILE, none.clone(), none), []);
     }
 
     /// Both were silent: the apiserver reads such a set, and then refuses every token, or the world
@@ -410,7 +413,7 @@ anonymous: {enabled: false}
             let body = format!(r#"{{"keys":[{}]}}"#, keys.join(","));
             let published = Published {
                 discovery: document("https://hub/keys"),
-                keys: answer(200, &body),
+                keys: fetched_response(200, &body),
             };
             lint_published(FILE.as_bytes(), Minor::V1_33, &[], &[published])
         };
@@ -467,7 +470,7 @@ anonymous: {enabled: false}
             "audiences: [a]",
             &format!("discoveryURL: https://d, certificateAuthority: {pem:?}, audiences: [a]"),
         );
-        let found = found(
+        let found = published_findings(
             &file,
             Fetched::Untrusted("unknown".to_owned()),
             Fetched::NotTried,
@@ -498,7 +501,7 @@ anonymous: {enabled: false}
         );
         assert_eq!(jwks_uri(&document("http://hub/keys")), None);
         assert_eq!(
-            jwks_uri(&answer(404, r#"{"jwks_uri":"https://hub/keys"}"#)),
+            jwks_uri(&fetched_response(404, r#"{"jwks_uri":"https://hub/keys"}"#)),
             None
         );
         let place = document_places(FILE.as_bytes(), Minor::V1_33)[0]

@@ -11,7 +11,7 @@ fn entry(rest: &str) -> String {
     format!("- issuer:\n    url: https://hub\n    audiences: [a]\n  claimMappings:\n{rest}")
 }
 
-fn found(text: &str) -> Vec<(Code, Severity, Option<u64>)> {
+fn findings_of(text: &str) -> Vec<(Code, Severity, Option<u64>)> {
     lint_file(text.as_bytes(), Minor::V1_33, &[])
         .into_iter()
         .map(|finding| (finding.code, finding.severity, finding.line))
@@ -27,7 +27,7 @@ fn prefixes() {
              g\n      prefix: 'system:x'\n"
         )
     );
-    let found = found(&text);
+    let found = findings_of(&text);
     assert!(
         found.contains(&(Code::EmptyPrefix, Severity::Error, Some(10))),
         "{found:?}"
@@ -50,7 +50,7 @@ fn prefixes() {
 fn errors_of_the_apiserver_come_with_their_line() {
     let text =
         format!("{HEAD}{}", entry("    username:\n      claim: sub\n")).replace("https", "http");
-    let found = found(&text);
+    let found = findings_of(&text);
     assert!(
         found.contains(&(Code::UrlNotHttps, Severity::Error, Some(5))),
         "{found:?}"
@@ -95,7 +95,7 @@ fn traps_of_the_file_as_a_whole() {
     let one = entry("    username: {claim: sub, prefix: 'h:'}\n")
         .replace("[a]", "[a, b]\n    audienceMatchPolicy: MatchAny");
     let two = one.replace("https://hub", "https://other");
-    let found = found(&format!("{HEAD}{one}{two}---\nmore: 1\n"));
+    let found = findings_of(&format!("{HEAD}{one}{two}---\nmore: 1\n"));
     for code in [Code::ManyAudiences, Code::ManyIssuers, Code::SecondDocument] {
         assert!(found.iter().any(|(found, ..)| *found == code), "{code}");
     }
@@ -104,11 +104,11 @@ fn traps_of_the_file_as_a_whole() {
 #[test]
 fn a_file_that_is_not_loaded_has_one_finding() {
     assert_eq!(
-        found("kind: 5\n"),
+        findings_of("kind: 5\n"),
         [(Code::WrongFieldType, Severity::Error, None)]
     );
     assert_eq!(
-        found("1: x\n\"1\": y\n"),
+        findings_of("1: x\n\"1\": y\n"),
         [(Code::UnusualYaml, Severity::Warning, None)]
     );
 }
@@ -119,8 +119,8 @@ fn an_unknown_field_has_its_place_and_where_it_belongs() {
         format!("{HEAD}- prefix: 'hub:'\n  issuer:\n    url: https://hub\n    audiencez: [a]\n");
     let whole = "strict decoding error: unknown field \"jwt[0].issuer.audiencez\", unknown field \
         \"jwt[0].prefix\"";
-    let found = lint_file(text.as_bytes(), Minor::V1_33, &[]);
-    let shown: Vec<_> = found
+    let findings = lint_file(text.as_bytes(), Minor::V1_33, &[]);
+    let shown: Vec<_> = findings
         .iter()
         .map(|finding| {
             let place = (finding.line.unwrap(), finding.column.unwrap());
@@ -134,20 +134,20 @@ fn an_unknown_field_has_its_place_and_where_it_belongs() {
             ("jwt[0].prefix", (4, 3), "unknown field \"jwt[0].prefix\"")
         ]
     );
-    assert_eq!(found[0].fix, "write audiences, or remove it");
+    assert_eq!(findings[0].fix, "write audiences, or remove it");
     assert!(
-        found[1]
+        findings[1]
             .fix
             .starts_with("write it as jwt[0].claimMappings.username.prefix"),
         "{}",
-        found[1].fix
+        findings[1].fix
     );
     assert!(
-        found.iter().all(
+        findings.iter().all(
             |finding| finding.code == Code::UnknownField && finding.severity == Severity::Error
         )
     );
-    let sarif = to_sarif(&found, "a.yaml", "0.1.0");
+    let sarif = to_sarif(&findings, "a.yaml", "0.1.0");
     let region = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"];
     assert_eq!(*region, json!({"startLine": 7, "startColumn": 5}));
     // Twice the same key is one error, whose text names the lines.
@@ -160,8 +160,8 @@ fn an_unknown_field_has_its_place_and_where_it_belongs() {
 
 #[test]
 fn for_a_newer_release_a_refusal_is_a_warning_and_a_danger_an_error() {
-    let found = |text: &str| lint_release(text.as_bytes(), Release::Newer(38), &[], &[]);
-    let unknown = found(&format!("{HEAD}- newField: 1\n"));
+    let lint_newer = |text: &str| lint_release(text.as_bytes(), Release::Newer(38), &[], &[]);
+    let unknown = lint_newer(&format!("{HEAD}- newField: 1\n"));
     assert_eq!(
         unknown
             .iter()
@@ -182,7 +182,7 @@ fn for_a_newer_release_a_refusal_is_a_warning_and_a_danger_an_error() {
         entry("    username: {claim: sub, prefix: ''}\n")
     );
     assert!(
-        found(&text)
+        lint_newer(&text)
             .iter()
             .any(|finding| finding.code == Code::EmptyPrefix && finding.severity == Severity::Error)
     );
@@ -199,7 +199,10 @@ fn expressions_are_looked_at() {
              claims.n + 1\n"
         )
     );
-    let codes: Vec<Code> = found(&text).into_iter().map(|(code, ..)| code).collect();
+    let codes: Vec<Code> = findings_of(&text)
+        .into_iter()
+        .map(|(code, ..)| code)
+        .collect();
     assert!(
         codes.contains(&Code::EmailByIndex) && codes.contains(&Code::ArithmeticNotPortable),
         "{codes:?}"
@@ -251,7 +254,7 @@ fn constants_of_masters_are_errors() {
             "    username: {{claim: sub, prefix: \
              'h:'}}\n    groups:\n      expression: \"{expression}\"\n"
         );
-        found(&format!("{HEAD}{}", entry(&rest)))
+        findings_of(&format!("{HEAD}{}", entry(&rest)))
     };
     assert!(with("['system:masters']").contains(&(
         Code::ConstantSystemMasters,

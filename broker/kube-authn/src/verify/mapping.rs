@@ -85,19 +85,19 @@ pub(super) fn evaluate_expression(
 }
 
 fn map_username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
-    const BEFORE: &str = "oidc: error evaluating username claim expression: ";
+    const ERROR_PREFIX: &str = "oidc: error evaluating username claim expression: ";
     if let Some(expression) = &authenticator.username {
         let value =
             evaluate_expression(expression, view.input(expression)?)?.map_err(|failure| {
                 reject_failed(
                     Stage::Username,
                     Code::UsernameExpressionFailed,
-                    BEFORE,
+                    ERROR_PREFIX,
                     &failure,
                 )
             })?;
         let Some(name) = value.as_str() else {
-            let message = format!("{BEFORE}username claim expression must return a string");
+            let message = format!("{ERROR_PREFIX}username claim expression must return a string");
             return Err(reject_token(
                 Stage::Username,
                 Code::UsernameNotString,
@@ -180,7 +180,7 @@ fn map_groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Ve
             .map(|group| add_prefix(mapping, group))
             .collect());
     }
-    const BEFORE: &str = "oidc: error evaluating group claim expression: ";
+    const ERROR_PREFIX: &str = "oidc: error evaluating group claim expression: ";
     let Some(expression) = &authenticator.groups else {
         return Ok(Vec::new());
     };
@@ -188,12 +188,12 @@ fn map_groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Ve
         reject_failed(
             Stage::Groups,
             Code::GroupsExpressionFailed,
-            BEFORE,
+            ERROR_PREFIX,
             &failure,
         )
     })?;
     text_list::read_text_list(&value).ok_or_else(|| {
-        let message = format!("{BEFORE}expression must return a string or a list of strings");
+        let message = format!("{ERROR_PREFIX}expression must return a string or a list of strings");
         reject_token(Stage::Groups, Code::GroupsNotStrings, message)
     })
 }
@@ -217,18 +217,23 @@ fn map_uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Strin
             )
         });
     }
-    const BEFORE: &str = "oidc: error evaluating uid claim expression: ";
+    const ERROR_PREFIX: &str = "oidc: error evaluating uid claim expression: ";
     let Some(expression) = &authenticator.uid else {
         return Ok(String::new());
     };
     let value = evaluate_expression(expression, view.input(expression)?)?.map_err(|failure| {
-        reject_failed(Stage::Uid, Code::UidExpressionFailed, BEFORE, &failure)
+        reject_failed(
+            Stage::Uid,
+            Code::UidExpressionFailed,
+            ERROR_PREFIX,
+            &failure,
+        )
     })?;
     value.as_str().map(str::to_owned).ok_or_else(|| {
         reject_token(
             Stage::Uid,
             Code::UidNotString,
-            format!("{BEFORE}uid claim expression must return a string"),
+            format!("{ERROR_PREFIX}uid claim expression must return a string"),
         )
     })
 }

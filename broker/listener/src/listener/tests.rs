@@ -37,14 +37,14 @@ use crate::connection::Times;
 use crate::metrics::ListenerMetrics;
 
 /// Longer than any wait in these tests takes on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 /// Limits that no test reaches unless it shortens one.
 const TIMES: Times = Times {
-    handshake: LONG,
-    first_byte: LONG,
-    head: LONG,
-    progress: LONG,
-    idle: LONG,
+    handshake: LONG_TIMEOUT,
+    first_byte: LONG_TIMEOUT,
+    head: LONG_TIMEOUT,
+    progress: LONG_TIMEOUT,
+    idle: LONG_TIMEOUT,
 };
 const SHORT: Duration = Duration::from_millis(500);
 
@@ -197,7 +197,7 @@ async fn tls_from(bounds: Bounds, per_address: u32, min_version: TlsVersion) -> 
 impl Stage {
     /// Waits until the metrics have this count.
     async fn until(&self, name: &str, count: i64) {
-        let deadline = tokio::time::Instant::now() + LONG / 2;
+        let deadline = tokio::time::Instant::now() + LONG_TIMEOUT / 2;
         while self.metrics.count(name) != count {
             assert!(
                 tokio::time::Instant::now() < deadline,
@@ -225,7 +225,7 @@ impl Stage {
             .no_proxy()
             .tls_certs_only([ca])
             .local_address(IpAddr::from(from))
-            .timeout(LONG / 2);
+            .timeout(LONG_TIMEOUT / 2);
         let url = format!("https://{}/small", self.address);
         Ok(client
             .build()
@@ -242,7 +242,7 @@ impl Stage {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(text.as_bytes()).await.unwrap();
         let mut said = Vec::new();
-        let closed = tokio::time::timeout(LONG / 2, stream.read_to_end(&mut said)).await;
+        let closed = tokio::time::timeout(LONG_TIMEOUT / 2, stream.read_to_end(&mut said)).await;
         // Unread bytes make the kernel reset the connection; the response arrived before that.
         let _ = closed.expect("the connection ends");
         String::from_utf8_lossy(&said).into_owned()

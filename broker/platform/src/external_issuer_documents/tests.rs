@@ -133,7 +133,7 @@ async fn the_keys_are_found_by_the_discovery_document() {
 
 #[tokio::test]
 async fn a_document_that_leads_elsewhere_is_refused() {
-    const PLACE: ExternalKeysError =
+    const WRONG_KEYS_URL: ExternalKeysError =
         ExternalKeysError::Discovery(DiscoveryError::Member("jwks_uri"));
     for uri in [
         "https://169.254.169.254/latest/meta-data",
@@ -144,7 +144,7 @@ async fn a_document_that_leads_elsewhere_is_refused() {
         "",
     ] {
         let server = Server::start(|_, document, _| document["jwks_uri"] = json!(uri)).await;
-        assert_eq!(server.read().await, Err(PLACE), "{uri}");
+        assert_eq!(server.read().await, Err(WRONG_KEYS_URL), "{uri}");
         assert_eq!(server.requests.load(Ordering::SeqCst), 1, "{uri}");
     }
     let other = Server::start(|_, document, _| document["issuer"] = json!("https://other")).await;

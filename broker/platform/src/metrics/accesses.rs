@@ -29,14 +29,14 @@ metrics! {
 #[derive(Clone)]
 pub(super) struct Accesses {
     gauges: AccessGauges,
-    known: Arc<Mutex<AccessSeries>>,
+    series: Arc<Mutex<AccessSeries>>,
 }
 
 impl Accesses {
     pub(super) fn register(registry: &mut Registry) -> Self {
         Self {
             gauges: AccessGauges::register(registry),
-            known: Arc::default(),
+            series: Arc::default(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Accesses {
     }
 
     fn lock_series(&self) -> MutexGuard<'_, AccessSeries> {
-        self.known.lock()
+        self.series.lock()
     }
 }
 

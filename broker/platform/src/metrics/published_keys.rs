@@ -44,7 +44,7 @@ pub(super) struct PublishedKeys {
 #[derive(Default)]
 struct State {
     /// When each key was last seen.
-    seen: BTreeMap<String, i64>,
+    last_seen: BTreeMap<String, i64>,
     hash: String,
 }
 
@@ -76,7 +76,10 @@ impl PublishedKeys {
         at: i64,
     ) {
         let mut state = self.state.lock();
-        let State { seen, hash } = &mut *state;
+        let State {
+            last_seen: seen,
+            hash,
+        } = &mut *state;
         let mut count = 0;
         for kid in kids {
             count += 1;

@@ -28,14 +28,14 @@ metrics! {
 #[derive(Clone)]
 pub(super) struct Targets {
     gauges: TargetGauges,
-    known: Arc<Mutex<BTreeSet<ObjectName>>>,
+    reported: Arc<Mutex<BTreeSet<ObjectName>>>,
 }
 
 impl Targets {
     pub(super) fn register(registry: &mut Registry) -> Self {
         Self {
             gauges: TargetGauges::register(registry),
-            known: Arc::default(),
+            reported: Arc::default(),
         }
     }
 
@@ -71,7 +71,7 @@ impl Targets {
     }
 
     pub(super) fn retain(&self, is_kept: impl Fn(&ObjectName) -> bool) {
-        let mut known = self.known.lock();
+        let mut known = self.reported.lock();
         known.retain(|name| {
             let kept = is_kept(name);
             if !kept {
@@ -90,7 +90,7 @@ impl Targets {
     }
 
     fn has_room(&self, name: &ObjectName) -> bool {
-        let mut known = self.known.lock();
+        let mut known = self.reported.lock();
         known.contains(name) || known.len() < MAX_TARGETS && known.insert(name.clone())
     }
 }

@@ -16,7 +16,7 @@ use crate::testing::FakeClock;
 const FRESH: Duration = Duration::from_secs(10);
 const STALE: Duration = Duration::from_secs(60);
 const REFUSED: Duration = Duration::from_secs(5);
-const MOMENT: Duration = Duration::from_millis(1);
+const SHORT_TIME: Duration = Duration::from_millis(1);
 const CAPACITY: u64 = 100;
 
 type TestCache = StaleCache<&'static str, u32, &'static str, Failure>;
@@ -103,13 +103,13 @@ fn a_value_is_fresh_then_stale_then_unknown() {
     let lookup = || stage.cache.lookup(&"key");
     assert_eq!(lookup(), Lookup::Unknown);
     stage.accept(1, None);
-    stage.clock.advance(FRESH - MOMENT);
+    stage.clock.advance(FRESH - SHORT_TIME);
     assert_eq!(lookup(), Lookup::Fresh(1));
-    stage.clock.advance(MOMENT);
+    stage.clock.advance(SHORT_TIME);
     assert_eq!(lookup(), Lookup::Stale(1));
-    stage.clock.advance(STALE - FRESH - MOMENT);
+    stage.clock.advance(STALE - FRESH - SHORT_TIME);
     assert_eq!(lookup(), Lookup::Stale(1));
-    stage.clock.advance(MOMENT);
+    stage.clock.advance(SHORT_TIME);
     assert_eq!(lookup(), Lookup::Unknown);
     assert_eq!(stage.cache.lookup(&"other"), Lookup::Unknown);
 }
@@ -127,14 +127,14 @@ fn either_clock_alone_ends_a_value() {
 #[test]
 fn neither_lifetime_outlives_the_expiry() {
     let stage = Stage::start();
-    stage.accept(1, Some(FRESH + MOMENT));
+    stage.accept(1, Some(FRESH + SHORT_TIME));
     stage.clock.advance(FRESH);
     assert_eq!(stage.cache.lookup(&"key"), Lookup::Stale(1));
-    stage.clock.advance(MOMENT);
+    stage.clock.advance(SHORT_TIME);
     assert_eq!(stage.cache.lookup(&"key"), Lookup::Unknown);
-    stage.accept(2, Some(MOMENT));
+    stage.accept(2, Some(SHORT_TIME));
     assert_eq!(stage.cache.lookup(&"key"), Lookup::Fresh(2));
-    stage.clock.advance(MOMENT);
+    stage.clock.advance(SHORT_TIME);
     assert_eq!(stage.cache.lookup(&"key"), Lookup::Unknown);
     stage.accept(3, Some(Duration::ZERO));
     assert_eq!(stage.cache.lookup(&"key"), Lookup::Unknown);
@@ -168,11 +168,11 @@ async fn a_refusal_ends_the_value_and_no_outage_revives_it() {
     stage.clock.advance(FRESH);
     let refused = Err(FetchError::Refused("no"));
     assert_eq!(stage.fetch(refused).await, Err(FetchError::Refused("no")));
-    stage.clock.advance(REFUSED - MOMENT);
+    stage.clock.advance(REFUSED - SHORT_TIME);
     assert_eq!(stage.cache.lookup(&"key"), Lookup::Refused("no"));
     assert_eq!(stage.fetch(Ok(2)).await, Err(FetchError::Refused("no")));
     assert_eq!(stage.calls(), 1);
-    stage.clock.advance(MOMENT);
+    stage.clock.advance(SHORT_TIME);
     assert_eq!(stage.cache.lookup(&"key"), Lookup::Unknown);
     let unreachable = FetchError::Failed(Failure::Unreachable);
     assert_eq!(
@@ -209,13 +209,13 @@ async fn a_stale_value_is_served_only_after_a_failure_that_allows_it() {
         Err(forbidden),
         "the source answered"
     );
-    stage.clock.advance(STALE - FRESH - MOMENT);
+    stage.clock.advance(STALE - FRESH - SHORT_TIME);
     assert_eq!(
         stage.fetch(Err(unreachable.clone())).await,
         served(1, true),
         "a failure renews nothing and ends nothing"
     );
-    stage.clock.advance(MOMENT);
+    stage.clock.advance(SHORT_TIME);
     assert_eq!(
         stage.fetch(Err(unreachable.clone())).await,
         Err(unreachable)

@@ -14,7 +14,7 @@ use keyferry_platform::audit_sink::{AuditError, AuditSink};
 use super::{AuditLog, MAX_QUEUED_LINES, MAX_QUEUED_REFUSALS, WRITE_TIMEOUT};
 
 /// The id of the record that follows a failure.
-const AFTER: u64 = 7;
+const NEXT_RECORD_ID: u64 = 7;
 
 struct Full;
 
@@ -66,7 +66,7 @@ async fn a_torn_line_swallows_no_record() {
     let log = AuditLog::to_sink(disk.clone());
     assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError));
     log.record(&AuditRecord {
-        request_id: AFTER.into(),
+        request_id: NEXT_RECORD_ID.into(),
         ..AuditRecord::default()
     })
     .await
@@ -75,7 +75,7 @@ async fn a_torn_line_swallows_no_record() {
     let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert_eq!(
         last["requestId"],
-        RequestId::from(AFTER).to_string(),
+        RequestId::from(NEXT_RECORD_ID).to_string(),
         "{text}"
     );
 }
@@ -368,7 +368,7 @@ async fn a_rotated_file_is_opened_again() {
     log.record(&AuditRecord::default()).await.unwrap();
     std::fs::rename(&path, folder.path().join("audit.log.1")).unwrap();
     log.record(&AuditRecord {
-        request_id: AFTER.into(),
+        request_id: NEXT_RECORD_ID.into(),
         ..AuditRecord::default()
     })
     .await
@@ -376,7 +376,7 @@ async fn a_rotated_file_is_opened_again() {
     assert!(
         std::fs::read_to_string(&path)
             .unwrap()
-            .contains(&RequestId::from(AFTER).to_string())
+            .contains(&RequestId::from(NEXT_RECORD_ID).to_string())
     );
     std::fs::remove_file(&path).unwrap();
     log.record(&AuditRecord::default()).await.unwrap();

@@ -6,9 +6,9 @@ use keyferry_keys::caller_certificate::CallerAuthorityError;
 
 /// The CA of a rule for client certificates cannot be used: what, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}: {place}: {problem}; fix: {fix}", reason = Reason::CallerAuthorityInvalid)]
+#[error("{reason}: {location}: {problem}; fix: {fix}", reason = Reason::CallerAuthorityInvalid)]
 pub struct CallerTrustError {
-    place: String,
+    location: String,
     problem: String,
     fix: &'static str,
     state: SourceState,
@@ -36,7 +36,7 @@ const UNKNOWN_HUB_CA: &str = "let Keyferry's account get this ConfigMap, as \
 impl CallerTrustError {
     fn new(place: String, problem: impl Into<String>, fix: &'static str) -> Self {
         Self {
-            place,
+            location: place,
             problem: problem.into(),
             fix,
             state: SourceState::Wrong,
@@ -133,6 +133,6 @@ impl CallerTrustError {
 
     /// The problem and the fix, without the reason code, which an Event has in a field of its own.
     pub(super) fn message(&self) -> String {
-        format!("{}: {}; fix: {}", self.place, self.problem, self.fix)
+        format!("{}: {}; fix: {}", self.location, self.problem, self.fix)
     }
 }

@@ -150,7 +150,7 @@ async fn exchange_token(
     match broker.issue_credential(&request).await {
         Ok(Issuance {
             token,
-            usable,
+            remaining_lifetime: usable,
             target,
             policy,
             ca_pem,
@@ -507,11 +507,11 @@ mod tests {
                 .await
             }
         };
-        let mut held: Vec<_> = (0..8)
+        let mut open_requests: Vec<_> = (0..8)
             .flat_map(|last| (0..1000).map(move |_| last))
             .map(|last| Box::pin(endless(last)))
             .collect();
-        let begun: Vec<bool> = held
+        let begun: Vec<bool> = open_requests
             .iter_mut()
             .map(|read| read.now_or_never().is_none())
             .collect();
@@ -524,7 +524,7 @@ mod tests {
             status(read_request(exchange(in_bytes(2000), Version::HTTP_2), &mut share).await)
         };
         assert_eq!((ask(1).await, ask(200).await), (Err(None), Ok(2000)));
-        drop(held);
+        drop(open_requests);
         assert_eq!(ask(1).await, Ok(2000));
     }
 

@@ -19,7 +19,7 @@ use super::exchange::{certificate_of, source_of};
 use super::refusal::{self, Surface};
 use crate::broker::{Broker, Refusal};
 use crate::inputs::{
-    InputResource, Inputs, InputsAnswer, InputsRefusal, ROUTE_NAME, ShownCredential, Turn,
+    InputResource, Inputs, InputsAnswer, InputsRefusal, ROUTE_NAME, ReadPermit, ShownCredential,
 };
 
 /// The first segment of every path of this API, as it is in a request.
@@ -129,7 +129,7 @@ async fn shown_credential(
 /// The bytes of an answer, which end its turn when the connection has sent or dropped them.
 struct Sent {
     bytes: Arc<[u8]>,
-    _turn: Turn,
+    _turn: ReadPermit,
 }
 
 impl AsRef<[u8]> for Sent {
@@ -139,7 +139,10 @@ impl AsRef<[u8]> for Sent {
 }
 
 fn inputs_response(answer: InputsAnswer, headers: &HeaderMap, id: RequestId) -> Response<Body> {
-    let InputsAnswer { collection, turn } = answer;
+    let InputsAnswer {
+        collection,
+        permit: turn,
+    } = answer;
     let unchanged = headers
         .get_all(header::IF_NONE_MATCH)
         .iter()

@@ -75,14 +75,14 @@ mod tests {
     use axum::body::Body;
     use axum::http::{Method, Request, StatusCode, header};
     use keyferry_api::issuer::PublicUrl;
-    use keyferry_issuer::testing::managed_issuers::world;
+    use keyferry_issuer::testing::managed_issuers::start_managed_world;
     use tower::ServiceExt;
 
     use super::super::discovery;
 
     #[tokio::test]
     async fn only_what_is_served_is_redirected_and_only_to_the_public_url() {
-        let (world, _store, mut replica) = world().await;
+        let (world, _store, mut replica) = start_managed_world().await;
         replica.maintainer.run_round(&world.policy).await;
         let documents = discovery::discovery_routes(
             world.publisher.reader(),

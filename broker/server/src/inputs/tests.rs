@@ -71,7 +71,7 @@ fn dns(text: &str) -> ClusterDns {
     ClusterDns::new(text).unwrap()
 }
 
-fn world() -> World {
+fn build_world() -> World {
     let clock = FakeClock::start();
     let live = Arc::new(LiveObjects::default());
     for watched in [Watched::ServiceAccounts, Watched::Namespaces] {
@@ -172,7 +172,7 @@ fn described(answer: Result<Vec<u8>, InputsRefusal>) -> String {
 
 #[tokio::test]
 async fn a_credential_reads_its_own_cluster_and_learns_of_no_other() {
-    let world = world();
+    let world = build_world();
     world.clock.advance(Duration::from_secs(1));
     let components = |name: &str| InputResource::PlatformComponents(dns(name));
     let one = r#"{"inputs":[{"id":"one","x":1}]}"#;
@@ -218,7 +218,7 @@ async fn a_credential_reads_its_own_cluster_and_learns_of_no_other() {
 
 #[tokio::test]
 async fn nothing_is_read_from_a_policy_that_may_be_incomplete_or_old() {
-    let world = world();
+    let world = build_world();
     let cluster = InputResource::Cluster(dns("a.example.com"));
     assert_eq!(
         world.ask(1, &cluster).await,
@@ -243,7 +243,7 @@ async fn nothing_is_read_from_a_policy_that_may_be_incomplete_or_old() {
 
 #[tokio::test]
 async fn two_targets_with_one_name_serve_nothing_until_one_is_gone() {
-    let world = world();
+    let world = build_world();
     world.clock.advance(Duration::from_secs(1));
     let mut both = policy(["a.example.com", "b.example.com"]);
     let name = both.targets.values().next().unwrap().identity.clone();
@@ -263,7 +263,7 @@ async fn two_targets_with_one_name_serve_nothing_until_one_is_gone() {
 
 #[tokio::test]
 async fn a_credential_gets_a_burst_then_a_rate_and_leaves_others_theirs() {
-    let world = world();
+    let world = build_world();
     world.clock.advance(Duration::from_secs(1));
     let cluster = InputResource::Cluster(dns("a.example.com"));
     let other = InputResource::Cluster(dns("b.example.com"));
@@ -285,7 +285,7 @@ async fn a_credential_gets_a_burst_then_a_rate_and_leaves_others_theirs() {
 
 #[tokio::test]
 async fn answers_that_nobody_reads_are_limited() {
-    let world = world();
+    let world = build_world();
     world.clock.advance(Duration::from_secs(1));
     let cluster = InputResource::Cluster(dns("a.example.com"));
     let mut unread = Vec::new();

@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 /// clusters one after the other.
 const ADMIN_SHARE: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// Answers of one credential that are made or not read to their end.
-const OF_CREDENTIAL: u32 = 4;
+const MAX_CONCURRENT_PER_CREDENTIAL: u32 = 4;
 /// Such answers of all credentials: with the largest lists they take 58 MiB.
-const OF_ALL: u32 = 64;
+const MAX_CONCURRENT: u32 = 64;
 
 /// The turns of all credentials.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct ReadLimits {
     rates: Option<CredentialRates>,
     under_way: Arc<Mutex<UnderWay>>,
 }
@@ -41,7 +41,7 @@ struct UnderWay {
 
 /// The right to make one answer and to keep it in memory. It ends on drop.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct ReadPermit {
     under_way: Arc<Mutex<UnderWay>>,
     credential: ObjectName,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooMany;
 
-impl Turns {
+impl ReadLimits {
     /// Creates the turns. Without a rate, only answers under way are limited.
     pub(super) fn new(per_second: Option<NonZeroU32>) -> Self {
         let rates = per_second.map(|per_second| CredentialRates {
@@ -64,7 +64,11 @@ impl Turns {
     }
 
     /// Begins a request. `now` is the monotonic time.
-    pub(super) fn begin_read(&self, caller: &InputCaller, now: Duration) -> Result<Turn, TooMany> {
+    pub(super) fn begin_read(
+        &self,
+        caller: &InputCaller,
+        now: Duration,
+    ) -> Result<ReadPermit, TooMany> {
         let credential = caller.name().clone();
         if let Some(rates) = &self.rates {
             let rates = if caller.is_admin() {
@@ -79,19 +83,19 @@ impl Turns {
         let mut under_way = self.under_way.lock();
         let own = under_way.by_credential.get(&credential).copied();
         let own = own.unwrap_or_default();
-        if own >= OF_CREDENTIAL || under_way.all >= OF_ALL {
+        if own >= MAX_CONCURRENT_PER_CREDENTIAL || under_way.all >= MAX_CONCURRENT {
             return Err(TooMany);
         }
         under_way.all += 1;
         under_way.by_credential.insert(credential.clone(), own + 1);
-        Ok(Turn {
+        Ok(ReadPermit {
             under_way: Arc::clone(&self.under_way),
             credential,
         })
     }
 }
 
-impl Drop for Turn {
+impl Drop for ReadPermit {
     fn drop(&mut self) {
         let mut under_way = self.under_way.lock();
         under_way.all = under_way.all.saturating_sub(1);

@@ -28,15 +28,15 @@ pub(super) async fn discovery(State(hub): State<Arc<HubPolicy>>, headers: Header
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": [algorithm],
     });
-    answer(&hub, &headers, "application/json", document.to_string())
+    discovery_response(&hub, &headers, "application/json", document.to_string())
 }
 
 pub(super) async fn jwks(State(hub): State<Arc<HubPolicy>>, headers: HeaderMap) -> Response {
     let keys = json!({"keys": locked(&hub.keys).published()});
-    answer(&hub, &headers, "application/jwk-set+json", keys.to_string())
+    discovery_response(&hub, &headers, "application/jwk-set+json", keys.to_string())
 }
 
-fn answer(
+fn discovery_response(
     hub: &HubPolicy,
     headers: &HeaderMap,
     content_type: &'static str,

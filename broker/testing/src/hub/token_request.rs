@@ -29,7 +29,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let request: TokenRequest = json_body::read(&headers, &body, "TokenRequest")?;
     let account = check(&hub, &namespace, &name, &request)?;
-    answer(&hub, &account, &request.spec)
+    issue_token(&hub, &account, &request.spec)
 }
 
 #[derive(Deserialize)]
@@ -103,7 +103,7 @@ fn check(
     }
 }
 
-fn answer(hub: &HubPolicy, account: &Object, spec: &Spec) -> Result<Response, ApiError> {
+fn issue_token(hub: &HubPolicy, account: &Object, spec: &Spec) -> Result<Response, ApiError> {
     let asked = spec.expiration_seconds.unwrap_or(DEFAULT_SECONDS);
     let seconds = hub.max_token_seconds.map_or(asked, |most| asked.min(most));
     let audiences = match &spec.audiences {

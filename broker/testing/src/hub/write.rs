@@ -83,7 +83,7 @@ fn create(
     body: &[u8],
 ) -> Result<Response, ApiError> {
     let written: Written = json_body::read(headers, body, resource.kind())?;
-    let data = data(&written)?;
+    let data = decode_written_data(&written)?;
     match hub
         .objects
         .swap(resource, namespace, &written.metadata.name, None, data)
@@ -117,7 +117,7 @@ fn replace(
         .resource_version
         .parse()
         .map_err(|_| ApiError::bad_request("resourceVersion is no number"))?;
-    let data = data(&written)?;
+    let data = decode_written_data(&written)?;
     match hub
         .objects
         .swap(resource, &namespace, &name, Some(version), data)
@@ -130,7 +130,7 @@ fn replace(
     }
 }
 
-fn data(written: &Written) -> Result<BTreeMap<String, Vec<u8>>, ApiError> {
+fn decode_written_data(written: &Written) -> Result<BTreeMap<String, Vec<u8>>, ApiError> {
     if let Some(spec) = &written.spec {
         return Ok(BTreeMap::from([(
             "spec".to_owned(),

@@ -13,7 +13,7 @@ struct World {
 }
 
 /// Creates a hub whose discovery documents are public, and a target that reads them there.
-async fn world() -> World {
+async fn start_world() -> World {
     let hands = Hands::at_now();
     let discovery_ca = Authority::new("shared test CA").unwrap();
     let hub = EmbeddedHub::start(HubOptions {
@@ -67,7 +67,7 @@ impl World {
 
 #[tokio::test]
 async fn an_allowed_subject_is_let_in_under_the_prefix() {
-    let world = world().await;
+    let world = start_world().await;
     assert!(world.target.fetches().is_empty());
     let token = world.token("deployer", "target-a");
     let client = client_of(&world.target.kubeconfig_for(&token)).await;
@@ -107,7 +107,7 @@ async fn an_allowed_subject_is_let_in_under_the_prefix() {
 
 #[tokio::test]
 async fn refusals_name_their_cause() {
-    let world = world().await;
+    let world = start_world().await;
     let wrong = world.token("deployer", "target-b");
     assert_eq!(
         world.error(&wrong).await,
@@ -144,7 +144,7 @@ async fn refusals_name_their_cause() {
 
 #[tokio::test]
 async fn a_token_with_a_second_audience_is_refused() {
-    let world = world().await;
+    let world = start_world().await;
     let url = format!(
         "{}/api/v1/namespaces/ci/serviceaccounts/deployer/token",
         world.hub.url()
@@ -164,7 +164,7 @@ async fn a_token_with_a_second_audience_is_refused() {
 
 #[tokio::test]
 async fn expiry_has_no_leeway() {
-    let world = world().await;
+    let world = start_world().await;
     let token = world.token("deployer", "target-a");
     world.hands.forward(SignedDuration::from_secs(3600));
     assert_eq!(world.error(&token).await, "accepted");
@@ -174,7 +174,7 @@ async fn expiry_has_no_leeway() {
 
 #[tokio::test]
 async fn a_new_key_is_unknown_until_the_old_set_is_stale() {
-    let world = world().await;
+    let world = start_world().await;
     let old = world.token("deployer", "target-a");
     assert_eq!(world.error(&old).await, "accepted");
     let old_kid = world.hub.signing_kid();
@@ -208,7 +208,7 @@ async fn a_new_key_is_unknown_until_the_old_set_is_stale() {
 
 #[tokio::test]
 async fn a_reload_reads_everything_again() {
-    let world = world().await;
+    let world = start_world().await;
     assert_eq!(
         world.error(&world.token("deployer", "target-a")).await,
         "accepted"
@@ -224,7 +224,7 @@ async fn a_reload_reads_everything_again() {
 
 #[tokio::test]
 async fn discovery_under_another_ca_or_issuer_fails_and_says_so() {
-    let world = world().await;
+    let world = start_world().await;
     let token = world.token("deployer", "target-a");
     let stranger = Authority::new("another CA").unwrap();
     let strange_ca = TargetOptions {

@@ -8,7 +8,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use super::*;
 
 /// `init a`, `apply a`, `delete a`, `done`: the events without what does not matter here.
-fn told<K>(event: Event<K>) -> Option<String>
+fn describe_event<K>(event: Event<K>) -> Option<String>
 where
     K: kube::Resource,
 {
@@ -29,7 +29,7 @@ where
 {
     loop {
         let event = soon(stream.try_next()).await.unwrap().unwrap();
-        if let Some(told) = told(event) {
+        if let Some(told) = describe_event(event) {
             return told;
         }
     }

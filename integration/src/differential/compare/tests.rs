@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use super::*;
 
-fn answer(json: &str) -> Answer {
+fn parse_answer(json: &str) -> Answer {
     serde_json::from_str(json).unwrap()
 }
 
@@ -22,7 +22,7 @@ fn user(name: &str) -> Verdict {
 }
 
 fn kinds(ours: &[Verdict], theirs: &str) -> Vec<String> {
-    let theirs = answer(&format!(
+    let theirs = parse_answer(&format!(
         r#"{{"id":1,"authenticators":[{{}}],"tokens":[[{theirs}]]}}"#
     ));
     compare(&Ruling::Verdicts(vec![ours.to_vec()]), &theirs)
@@ -86,7 +86,7 @@ fn verdicts_are_told_apart() {
 
 #[test]
 fn words_and_gaps_are_counted() {
-    let theirs = answer(
+    let theirs = parse_answer(
         r#"{"id":1,"authenticators":[{}],"tokens":[[{"error":"oidc: token is expired (x)"}]]}"#,
     );
     let ours = |verdict: Verdict| compare(&Ruling::Verdicts(vec![vec![verdict]]), &theirs).tally;
@@ -121,7 +121,7 @@ fn issues_of_expressions_are_counted() {
             .iter()
             .map(|issue| format!("ERROR: <input>:1:1: {issue}"))
             .collect();
-        answer(&serde_json::json!({"id": 1, "validation_errors": [{"field": "a", "type": "k", "text": text.join(" ")}]}).to_string())
+        parse_answer(&serde_json::json!({"id": 1, "validation_errors": [{"field": "a", "type": "k", "text": text.join(" ")}]}).to_string())
     };
     let ours = |issues: &[&str]| {
         let text = theirs(issues).validation_errors[0].text.clone();
@@ -151,7 +151,7 @@ fn issues_of_expressions_are_counted() {
 
 #[test]
 fn configurations_are_compared_by_fields() {
-    let theirs = answer(
+    let theirs = parse_answer(
         r#"{"id":1,"validation_errors":[{"field":"a","type":"FieldValueInvalid","text":"t"}]}"#,
     );
     let fault = |field: &str| FieldFault {

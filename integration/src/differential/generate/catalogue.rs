@@ -45,7 +45,7 @@ pub(crate) fn expressions() -> Vec<(Scope, String)> {
     }
     for number in 0..RANDOM {
         let mut random = Random::of(2, number);
-        let scope = random.one(&[Scope::Claims, Scope::Claims, Scope::User]);
+        let scope = random.pick_copied(&[Scope::Claims, Scope::Claims, Scope::User]);
         let wanted = TYPES[random.below(TYPES.len())];
         let depth = 1 + random.below(2);
         let text = Maker::new(&mut random, scope).expression(wanted, depth);
@@ -59,13 +59,17 @@ pub(crate) fn expressions() -> Vec<(Scope, String)> {
 
 #[derive(Default)]
 struct Collected {
-    known: BTreeSet<(bool, String)>,
+    collected: BTreeSet<(bool, String)>,
     list: Vec<(Scope, String)>,
 }
 
 impl Collected {
     fn add(&mut self, scope: Scope, text: &str) {
-        if text.len() <= LONGEST && self.known.insert((scope == Scope::User, text.to_owned())) {
+        if text.len() <= LONGEST
+            && self
+                .collected
+                .insert((scope == Scope::User, text.to_owned()))
+        {
             self.list.push((scope, text.to_owned()));
         }
     }

@@ -12,16 +12,16 @@ pub(crate) fn sound(random: &mut Random, issuer: &str, audience: &str) -> Node {
     ]);
     claims.push(
         "exp",
-        Node::raw((NOW + random.one(&[600, 3600, 1, 0, 86_400])).to_string()),
+        Node::raw((NOW + random.pick_copied(&[600, 3600, 1, 0, 86_400])).to_string()),
     );
     claims.push(
         "iat",
-        Node::raw((NOW - random.one(&[0, 60, 3600])).to_string()),
+        Node::raw((NOW - random.pick_copied(&[0, 60, 3600])).to_string()),
     );
     if random.percent(40) {
         claims.push(
             "nbf",
-            Node::raw((NOW - random.one(&[0, 60, 3600])).to_string()),
+            Node::raw((NOW - random.pick_copied(&[0, 60, 3600])).to_string()),
         );
     }
     claims.push(

@@ -186,7 +186,7 @@ fn expression_mappings(random: &mut Random, wealth: Wealth) -> Node {
 
 fn rules(random: &mut Random, wealth: Wealth) -> Vec<Node> {
     let mut rules = Vec::new();
-    for _ in 0..random.one(&[0, 1, 1, 2]) {
+    for _ in 0..random.pick_copied(&[0, 1, 1, 2]) {
         let mut rule = Node::map([(
             "expression",
             Node::text(expression(random, wealth, Scope::Claims, &["b"])),
@@ -246,7 +246,7 @@ fn expression(random: &mut Random, wealth: Wealth, scope: Scope, wanted: &[&str]
         };
         return random.pick(known).to_owned();
     }
-    let depth = random.one(&[1, 2, 2, 3]);
+    let depth = random.pick_copied(&[1, 2, 2, 3]);
     let wanted = random.pick(wanted);
     Maker::new(random, scope).expression(wanted, depth)
 }

@@ -25,11 +25,11 @@ pub(crate) struct Maker<'a> {
 }
 
 /// The length above which an expression is cut short.
-const LONG: usize = 400;
+const MAX_LENGTH: usize = 400;
 
 impl<'a> Maker<'a> {
     pub(crate) fn new(random: &'a mut Random, scope: Scope) -> Self {
-        let slips = random.one(&[0, 0, 1, 4]);
+        let slips = random.pick_copied(&[0, 0, 1, 4]);
         Self {
             random,
             scope,
@@ -128,7 +128,7 @@ impl<'a> Maker<'a> {
                     kind.to_owned(),
                 ));
             }
-            let depth = if out.len() > LONG { 0 } else { depth };
+            let depth = if out.len() > MAX_LENGTH { 0 } else { depth };
             out.push_str(&self.expression(wanted, depth));
             self.variables.truncate(before);
             rest = &rest[start + length..];
@@ -165,7 +165,7 @@ mod tests {
         for case in 0..2000 {
             let mut random = Random::of(1, case);
             let wanted = TYPES[random.below(TYPES.len())];
-            let scope = random.one(&[Scope::Claims, Scope::User]);
+            let scope = random.pick_copied(&[Scope::Claims, Scope::User]);
             let text = Maker::new(&mut random, scope).expression(wanted, 3);
             assert_eq!(hole(&text), None, "{text}");
             assert!(
@@ -180,7 +180,7 @@ mod tests {
         for case in 0..2000 {
             let mut random = Random::of(2, case);
             let wanted = TYPES[random.below(TYPES.len())];
-            let scope = random.one(&[Scope::Claims, Scope::User]);
+            let scope = random.pick_copied(&[Scope::Claims, Scope::User]);
             let text = Maker::hostile(&mut random, scope).expression(wanted, 3);
             assert_eq!(hole(&text), None, "{text}");
             assert!(!text.contains("%v") && !text.contains("%w"), "{text}");

@@ -46,7 +46,7 @@ pub(crate) fn expression(random: &mut Random, scope: Scope, wanted: &str) -> Str
     {
         return text;
     }
-    let depth = random.one(&[1, 1, 2, 2, 3]);
+    let depth = random.pick_copied(&[1, 1, 2, 2, 3]);
     let text = Maker::hostile(random, scope).expression(wanted, depth);
     if random.percent(8) {
         damaged(random, &text)
@@ -60,7 +60,7 @@ fn damaged(random: &mut Random, text: &str) -> String {
     let mut characters: Vec<char> = text.chars().collect();
     for _ in 0..=random.below(2) {
         let place = random.below(characters.len());
-        let odd = random.one(&[
+        let odd = random.pick_copied(&[
             '\'', '"', '(', ')', '[', ']', '{', '}', '.', '?', ':', ',', '!', '-', '\\', '`', '#',
             '$', ';', '@', '\t', '\n', '\u{a0}', 'é', '\u{e000}', '0', 'u', 'r', 'b',
         ]);
@@ -185,7 +185,7 @@ const CLAIMS: &[(&str, &[&str])] = &[
 
 /// A payload that is nested some hundred to some thousand levels deep.
 fn deep(random: &mut Random) -> String {
-    let depth = random.one(&[100, 198, 200, 210, 1000, 9990, 10_010]);
+    let depth = random.pick_copied(&[100, 198, 200, 210, 1000, 9990, 10_010]);
     match random.below(3) {
         0 => format!("{}{}", "[".repeat(depth), "]".repeat(depth)),
         1 => format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)),

@@ -21,7 +21,7 @@ pub(crate) fn odd(random: &mut Random, keys: &SigningKeys) -> Node {
     for _ in 0..random.below(3) {
         let place = random.below(entries.len());
         if random.percent(20) {
-            entries.push(Node::raw(random.pick(&STRANGERS)));
+            entries.push(Node::raw(random.pick(&FOREIGN_KEY_ENTRIES)));
         } else if let Some(entry) = entries.get_mut(place) {
             change(random, keys, entry);
         }
@@ -182,11 +182,11 @@ fn change(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
 
 /// Adds private members of an RSA key: its own or another key's, all or some.
 fn private_rsa(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
-    let other = random.one(&[KeyName::RsaA, KeyName::RsaB]);
+    let other = random.pick_copied(&[KeyName::RsaA, KeyName::RsaB]);
     if random.percent(80) {
         *entry = self::entry(
             keys,
-            random.one(&[KeyName::RsaA, KeyName::RsaA, KeyName::RsaB]),
+            random.pick_copied(&[KeyName::RsaA, KeyName::RsaA, KeyName::RsaB]),
         );
     }
     for (name, number) in keys.private_rsa(other).unwrap_or_default() {
@@ -204,7 +204,7 @@ fn private_rsa(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
 }
 
 fn private(random: &mut Random, keys: &SigningKeys) -> Node {
-    let scalar = keys.private_scalar(random.one(&[
+    let scalar = keys.private_scalar(random.pick_copied(&[
         KeyName::P256A,
         KeyName::P256B,
         KeyName::P384,
@@ -217,7 +217,7 @@ fn private(random: &mut Random, keys: &SigningKeys) -> Node {
 }
 
 /// Entries of key types that this issuer does not sign with.
-const STRANGERS: [&str; 12] = [
+const FOREIGN_KEY_ENTRIES: [&str; 12] = [
     r#"{"kty":"AKP","alg":"ML-DSA-44","pub":"AAAA","kid":"pq"}"#,
     r#"{"kty":"oct","k":"c2VjcmV0","kid":"p256-a"}"#,
     r#"{"kty":"oct","kid":"empty"}"#,

@@ -9,7 +9,7 @@ use crate::differential::random::Random;
 
 /// Makes one to three changes to the tree or to the way it is written.
 pub(crate) fn change(random: &mut Random, config: &mut ConfigText, keys: &SigningKeys) {
-    for _ in 0..random.one(&[1, 1, 1, 2, 3]) {
+    for _ in 0..random.pick_copied(&[1, 1, 1, 2, 3]) {
         match random.below(22) {
             0..=3 => anywhere(random, &mut config.tree),
             4 => top(random, &mut config.tree),
@@ -106,8 +106,8 @@ fn top(random: &mut Random, tree: &mut Node) {
 /// Changes the text around the tree, and the format. Some changes only make sense in YAML.
 fn writing(random: &mut Random, config: &mut ConfigText) {
     match random.below(4) {
-        0 => random.pick(&BEFORE).clone_into(&mut config.before),
-        1 => random.pick(&AFTER).clone_into(&mut config.after),
+        0 => random.pick(&FILE_PREFIXES).clone_into(&mut config.before),
+        1 => random.pick(&FILE_SUFFIXES).clone_into(&mut config.after),
         2 => {
             config.form = Form::Yaml;
             let place = random.below(config.tree.count());
@@ -241,7 +241,7 @@ fn extras(random: &mut Random, tree: &mut Node) {
         return;
     };
     let mut entries = Vec::new();
-    for _ in 0..random.one(&[1, 1, 2, 3]) {
+    for _ in 0..random.pick_copied(&[1, 1, 2, 3]) {
         let mut extra = Node::Map(Vec::new());
         if random.percent(95) {
             extra.push("key", Node::text(random.pick(&EXTRA_KEYS)));
@@ -257,7 +257,7 @@ fn extras(random: &mut Random, tree: &mut Node) {
 fn rules(random: &mut Random, tree: &mut Node) {
     let Some(entry) = first(tree) else { return };
     let mut made = Vec::new();
-    for _ in 0..random.one(&[1, 2, 2, 3]) {
+    for _ in 0..random.pick_copied(&[1, 2, 2, 3]) {
         let mut rule = Node::Map(Vec::new());
         for (name, chance, values) in RULE_FIELDS {
             if random.percent(*chance) {
@@ -539,7 +539,7 @@ const YAML_SCALARS: [&str; 40] = [
     "x # comment",
 ];
 
-const BEFORE: [&str; 14] = [
+const FILE_PREFIXES: [&str; 14] = [
     "---\n",
     "# comment\n",
     "\u{feff}",
@@ -556,7 +556,7 @@ const BEFORE: [&str; 14] = [
     "{}\n---\n",
 ];
 
-const AFTER: [&str; 16] = [
+const FILE_SUFFIXES: [&str; 16] = [
     "\n---\nkind: Other\n",
     "\n---\n{ not yaml",
     "...\n",

@@ -198,7 +198,7 @@ mod tests {
     fn every_place_is_filled() {
         for case in 0..2000 {
             let mut random = Random::of(3, case);
-            let scope = random.one(&[Scope::Claims, Scope::User]);
+            let scope = random.pick_copied(&[Scope::Claims, Scope::User]);
             let wanted = random.pick(&["b", "s", "ls", "a", "dyn", "os", "ols"]);
             let text = expression(&mut random, scope, wanted).unwrap_or_default();
             assert!(!text.is_empty() && !text.contains('%'), "{text}");

@@ -30,7 +30,7 @@ pub(crate) fn expression(random: &mut Random) -> String {
 
 /// Puts several faults into one or more fields of an entry.
 pub(crate) fn change(random: &mut Random, entry: &mut Node) {
-    for _ in 0..random.one(&[1, 1, 2, 3]) {
+    for _ in 0..random.pick_copied(&[1, 1, 2, 3]) {
         match random.below(4) {
             0 | 1 => mapping(random, entry),
             2 => extras(random, entry),
@@ -59,7 +59,7 @@ fn extras(random: &mut Random, entry: &mut Node) {
         return;
     };
     let mut entries = Vec::new();
-    for _ in 0..random.one(&[1, 2, 3]) {
+    for _ in 0..random.pick_copied(&[1, 2, 3]) {
         let key = Node::text(random.pick(&KEYS));
         entries.push(Node::map([
             ("key", key),
@@ -76,7 +76,7 @@ fn rules(random: &mut Random, entry: &mut Node) {
         "userValidationRules",
     ]);
     let (one, mut entries) = (any(random), Vec::new());
-    for _ in 0..random.one(&[1, 2, 3]) {
+    for _ in 0..random.pick_copied(&[1, 2, 3]) {
         let text = if random.percent(40) {
             one.clone()
         } else {

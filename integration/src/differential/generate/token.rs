@@ -21,7 +21,7 @@ pub(crate) fn sound(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
         claims::sound(random, aim.issuer, aim.audience)
     };
     signed(
-        random.one(&[
+        random.pick_copied(&[
             KeyName::P256A,
             KeyName::P256A,
             KeyName::P256A,
@@ -65,7 +65,7 @@ pub(crate) fn changed(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
 /// A token of any key, for odd key sets.
 pub(crate) fn of_any_key(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
     let mut token = signed(
-        random.one(&KeyName::ALL),
+        random.pick_copied(&KeyName::ALL),
         claims::kubernetes(random, aim.issuer, aim.audience),
     );
     match random.below(4) {
@@ -100,7 +100,7 @@ fn signed(key: KeyName, claims: Node) -> TokenSpec {
 fn other_signature(random: &mut Random, token: &mut TokenSpec) {
     let algorithm = random.pick(&ALGORITHMS);
     if random.percent(40) {
-        token.key = random.one(&KeyName::ALL);
+        token.key = random.pick_copied(&KeyName::ALL);
     }
     if random.percent(70) {
         token.header.set("alg", Node::text(algorithm));
@@ -111,7 +111,7 @@ fn other_signature(random: &mut Random, token: &mut TokenSpec) {
 }
 
 fn header(random: &mut Random, token: &mut TokenSpec) {
-    let (name, value) = random.one(&HEADERS);
+    let (name, value) = random.pick_copied(&HEADERS);
     match random.below(4) {
         0 => token.header.push(name, Node::raw(value)),
         1 => token.header.remove(name),

@@ -26,19 +26,19 @@ pub(crate) fn text(random: &mut Random, tree: &Node) -> String {
     };
     // Half of the files are written plainly except for their scalars, so that only one thing
     // differs at a time.
-    writer.odd = writer.random.one(&[0, 0, 0, 1, 1, 2, 4, 10]);
+    writer.odd = writer.random.pick_copied(&[0, 0, 0, 1, 1, 2, 4, 10]);
     if writer.random.percent(15) {
-        let before = writer.random.pick(&BEFORE);
+        let before = writer.random.pick(&FILE_PREFIXES);
         writer.out.push_str(before);
     }
     writer.block(tree, 0);
     if writer.random.percent(12) {
-        let after = writer.random.pick(&AFTER);
+        let after = writer.random.pick(&FILE_SUFFIXES);
         writer.out.push_str(after);
     }
     let mut out = writer.out;
     if random.percent(40) {
-        for _ in 0..random.one(&[1, 1, 1, 2, 4]) {
+        for _ in 0..random.pick_copied(&[1, 1, 1, 2, 4]) {
             out = damaged(random, &out);
         }
     }
@@ -99,7 +99,7 @@ fn lines(
     out.join("\n")
 }
 
-const BEFORE: [&str; 20] = [
+const FILE_PREFIXES: [&str; 20] = [
     "---\n",
     "--- # c\n",
     "# c\n",
@@ -122,7 +122,7 @@ const BEFORE: [&str; 20] = [
     "\u{2028}",
 ];
 
-const AFTER: [&str; 26] = [
+const FILE_SUFFIXES: [&str; 26] = [
     "---\nkind: Other\n",
     "--- { not yaml",
     "...\n",

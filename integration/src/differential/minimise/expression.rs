@@ -4,29 +4,29 @@
 /// Shorter texts, shortest first.
 pub(super) fn smaller(text: &str) -> Vec<String> {
     let words = words(text);
-    let mut found = Vec::new();
+    let mut candidates = Vec::new();
     for (open, close) in pairs(&words) {
         // The content of the brackets, instead of the whole text or instead of the brackets.
         let inside = words.get(open + 1..close).unwrap_or_default();
-        found.push(inside.concat());
+        candidates.push(inside.concat());
         for part in split(inside) {
-            found.push(part.concat());
-            found.push(joined(&words, open, close + 1, &part));
+            candidates.push(part.concat());
+            candidates.push(joined(&words, open, close + 1, &part));
         }
-        found.push(joined(&words, open, close + 1, inside));
-        found.push(joined(&words, open, close + 1, &[]));
+        candidates.push(joined(&words, open, close + 1, inside));
+        candidates.push(joined(&words, open, close + 1, &[]));
         // A call without its name, and a method call without the part before it.
         if open > 0 {
-            found.push(joined(&words, open - 1, close + 1, inside));
-            found.push(joined(&words, open.saturating_sub(2), close + 1, &[]));
+            candidates.push(joined(&words, open - 1, close + 1, inside));
+            candidates.push(joined(&words, open.saturating_sub(2), close + 1, &[]));
         }
-        found.push(words.get(open..=close).unwrap_or_default().concat());
-        found.push(words.get(..=close).unwrap_or_default().concat());
+        candidates.push(words.get(open..=close).unwrap_or_default().concat());
+        candidates.push(words.get(..=close).unwrap_or_default().concat());
     }
     let mut length = words.len() / 2;
     while length > 0 {
         for start in (0..words.len()).step_by(length) {
-            found.push(joined(
+            candidates.push(joined(
                 &words,
                 start,
                 (start + length).min(words.len()),
@@ -41,13 +41,13 @@ pub(super) fn smaller(text: &str) -> Vec<String> {
             Some(digit) if digit.is_ascii_digit() => "1",
             _ => continue,
         };
-        found.push(joined(&words, index, index + 1, &[simple.to_owned()]));
+        candidates.push(joined(&words, index, index + 1, &[simple.to_owned()]));
     }
     let length = |text: &String| text.len();
-    found.retain(|shorter| !shorter.trim().is_empty() && shorter.len() < text.len());
-    found.sort_by_key(length);
-    found.dedup();
-    found
+    candidates.retain(|shorter| !shorter.trim().is_empty() && shorter.len() < text.len());
+    candidates.sort_by_key(length);
+    candidates.dedup();
+    candidates
 }
 
 fn joined(words: &[String], start: usize, end: usize, between: &[String]) -> String {

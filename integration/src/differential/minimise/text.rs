@@ -15,12 +15,12 @@ pub(super) fn smaller(text: &str) -> Vec<String> {
 
 /// Removes halves, quarters and so on, down to single parts.
 fn without_runs(parts: &[&str]) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut candidates = Vec::new();
     let mut length = parts.len() / 2;
     while length > 0 {
         for start in (0..parts.len()).step_by(length) {
             let gone = start..start + length;
-            found.push(
+            candidates.push(
                 parts
                     .iter()
                     .enumerate()
@@ -31,7 +31,7 @@ fn without_runs(parts: &[&str]) -> Vec<String> {
         }
         length /= 2;
     }
-    found
+    candidates
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(super) async fn a_deleted_key_set_is_revoked(stage: Arc<Stage>) -> TestResul
             .and_then(|error| error.status()),
         Some(401)
     );
-    let again = loop {
+    let renewed_answer = loop {
         // The caller's token lives for ten minutes.
         let answer = stage.broker.exchange(&caller, &access).await?;
         if answer.status == 200 {
@@ -73,7 +73,7 @@ pub(super) async fn a_deleted_key_set_is_revoked(stage: Arc<Stage>) -> TestResul
         "the new set signed {:?} after the old one was deleted",
         deleted.elapsed()
     );
-    whoami(&stage.revoked, &again).await?;
+    whoami(&stage.revoked, &renewed_answer).await?;
     assert_eq!(
         whoami(&stage.revoked, &stolen)
             .await

@@ -9,7 +9,7 @@ mod target;
 use super::{GOOD, edited, mistakes_of};
 
 /// Marks the end of the line with the mistake.
-const HERE: &str = "#here";
+const MISTAKE_MARK: &str = "#here";
 
 struct Case {
     from: &'static str,
@@ -49,7 +49,7 @@ fn check(cases: Vec<Case>) {
         let found = mistakes_of(&text);
         let line = text
             .lines()
-            .position(|line| line.ends_with(HERE))
+            .position(|line| line.ends_with(MISTAKE_MARK))
             .map(|line| line as u64 + 1);
         let right = matches!(found.as_slice(), [mistake] if mistake.path == path
             && Some(mistake.line) == line

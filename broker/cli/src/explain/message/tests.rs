@@ -243,8 +243,8 @@ fn messages_about_files_lead_to_their_code() {
     for minor in [Minor::V1_30, Minor::V1_33, Minor::V1_37] {
         for (old, new) in FAULTS {
             let text = FILE.replacen(old, new, 1);
-            let found = lint_file(text.as_bytes(), minor, &[]);
-            let refused = found.iter().filter(|one| {
+            let findings = lint_file(text.as_bytes(), minor, &[]);
+            let refused = findings.iter().filter(|one| {
                 // Traps have messages of lint, not of kube-apiserver.
                 one.severity == Severity::Error && !one.message.starts_with(one.code.cause())
             });
@@ -259,9 +259,9 @@ fn messages_about_files_lead_to_their_code() {
                     }
                 }
             }
-            let undetermined = found.iter().any(|one| one.code.is_undetermined());
+            let undetermined = findings.iter().any(|one| one.code.is_undetermined());
             if !any && !undetermined && minor == Minor::V1_37 {
-                wrong.push(format!("the change {new:?} is not refused: {found:?}"));
+                wrong.push(format!("the change {new:?} is not refused: {findings:?}"));
             }
         }
     }

@@ -20,23 +20,23 @@ pub(super) fn differences(
     has: &JwtAuthenticator,
     should: &JwtAuthenticator,
 ) -> Vec<Difference> {
-    let mut found = EntryDifferences {
+    let mut entry_differences = EntryDifferences {
         path: path.to_owned(),
         differences: Vec::new(),
     };
-    found.issuer(&has.issuer, &should.issuer);
-    found.rules(
+    entry_differences.issuer(&has.issuer, &should.issuer);
+    entry_differences.rules(
         "claimValidationRules",
         &Rule::of_claim_rules(&has.claim_validation_rules),
         &Rule::of_claim_rules(&should.claim_validation_rules),
     );
-    found.mappings(&has.claim_mappings, &should.claim_mappings);
-    found.rules(
+    entry_differences.mappings(&has.claim_mappings, &should.claim_mappings);
+    entry_differences.rules(
         "userValidationRules",
         &Rule::of_user_rules(&has.user_validation_rules),
         &Rule::of_user_rules(&should.user_validation_rules),
     );
-    found.differences
+    entry_differences.differences
 }
 
 /// A rule on the claims or on the user.

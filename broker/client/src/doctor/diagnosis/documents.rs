@@ -14,7 +14,7 @@ use super::{Evidence, Fetched, Finding, Hop, HttpResponse};
 pub(super) fn discovery(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::Discovery;
     let at = evidence.discovery_url.as_deref().unwrap_or_default();
-    let found = match &evidence.discovery {
+    let document = match &evidence.discovery {
         Fetched::NotTried if evidence.accepted() => return not_needed(hop),
         Fetched::NotTried => {
             return Finding::open(
@@ -23,46 +23,48 @@ pub(super) fn discovery(evidence: &Evidence, seen: &ParsedToken) -> Finding {
             );
         }
         Fetched::Unreachable(how) => {
-            Finding::broken(hop, Code::DiscoveryUnreachable, format!("{at}: {how}"))
+            Finding::broken_finding(hop, Code::DiscoveryUnreachable, format!("{at}: {how}"))
         }
         Fetched::Untrusted(how) => {
-            Finding::broken(hop, Code::DiscoveryUntrusted, format!("{at}: {how}"))
+            Finding::broken_finding(hop, Code::DiscoveryUntrusted, format!("{at}: {how}"))
         }
         // The target may be able to read it.
         Fetched::AddressRefused(how) => return Finding::open(hop, not_read(at, how)),
         Fetched::Response(HttpResponse {
             status: status @ (401 | 403),
             ..
-        }) => Finding::broken(
+        }) => Finding::broken_finding(
             hop,
             Code::DiscoveryForbidden,
             format!("{at} refuses anonymous requests with status {status}"),
         ),
         Fetched::Response(HttpResponse { status: 200, body }) => document(at, body, seen),
-        Fetched::Response(HttpResponse { status, .. }) => Finding::broken(
+        Fetched::Response(HttpResponse { status, .. }) => Finding::broken_finding(
             hop,
             Code::DiscoveryNotServed,
             format!("{at} answers with status {status}"),
         ),
     };
-    if found.status == super::Status::Broken && !evidence.discovery_stated && evidence.accepted() {
+    if document.status == super::Status::Broken && !evidence.discovery_stated && evidence.accepted()
+    {
         return not_needed(hop);
     }
-    if found.status == super::Status::Broken && !evidence.discovery_stated {
+    if document.status == super::Status::Broken && !evidence.discovery_stated {
         let detail = format!(
             "{}; the target may read it from another URL or with another CA: add --discovery-url \
              and --discovery-ca",
-            found.detail
+            document.detail
         );
         return Finding::open(hop, detail);
     }
-    soften(found, Code::DiscoveryUnreachable, evidence)
+    soften(document, Code::DiscoveryUnreachable, evidence)
 }
 
 fn document(at: &str, body: &[u8], seen: &ParsedToken) -> Finding {
     let hop = Hop::Discovery;
-    let malformed =
-        |detail: &str| Finding::broken(hop, Code::DiscoveryMalformed, format!("{at}: {detail}"));
+    let malformed = |detail: &str| {
+        Finding::broken_finding(hop, Code::DiscoveryMalformed, format!("{at}: {detail}"))
+    };
     let Ok(document) = serde_json::from_slice::<Value>(body) else {
         return malformed("the document is not JSON");
     };
@@ -80,27 +82,27 @@ fn document(at: &str, body: &[u8], seen: &ParsedToken) -> Finding {
             "{at} is the document of {issuer:?}, but the token's iss is \
                               {wanted:?}"
         );
-        return Finding::broken(hop, Code::DiscoveryIssuerDiffers, detail);
+        return Finding::broken_finding(hop, Code::DiscoveryIssuerDiffers, detail);
     }
     if text("jwks_uri").is_empty() {
         return malformed("the document has no jwks_uri");
     }
-    Finding::well(hop, at)
+    Finding::well_finding(hop, at)
 }
 
 pub(super) fn keys(evidence: &Evidence) -> Finding {
     let hop = Hop::Keys;
     let at = evidence.jwks_uri.as_deref().unwrap_or_default();
-    let found = match &evidence.keys {
+    let keys_document = match &evidence.keys {
         Fetched::NotTried if evidence.accepted() && !evidence.discovery_stated => {
             return not_needed(hop);
         }
         Fetched::NotTried => return Finding::open(hop, "the URL of the keys is unknown"),
         Fetched::Unreachable(how) => {
-            Finding::broken(hop, Code::KeysUnreachable, format!("{at}: {how}"))
+            Finding::broken_finding(hop, Code::KeysUnreachable, format!("{at}: {how}"))
         }
         Fetched::Untrusted(how) => {
-            Finding::broken(hop, Code::KeysUntrusted, format!("{at}: {how}"))
+            Finding::broken_finding(hop, Code::KeysUntrusted, format!("{at}: {how}"))
         }
         Fetched::AddressRefused(how) => return Finding::open(hop, not_read(at, how)),
         Fetched::Response(HttpResponse { status: 200, body }) => match read_keys(body, evidence) {
@@ -110,25 +112,28 @@ pub(super) fn keys(evidence: &Evidence) -> Finding {
                     Code::PrivateKeyPublished,
                     format!("{at}: keys[{index}] is {kind}"),
                 ),
-                None => Finding::well(hop, format!("{} at {at}", set.len())),
+                None => Finding::well_finding(hop, format!("{} at {at}", set.len())),
             },
             Err(KeySetFault::Undecodable(reason)) => {
-                Finding::broken(hop, Code::KeySetUndecodable, format!("{at}: {reason}"))
+                Finding::broken_finding(hop, Code::KeySetUndecodable, format!("{at}: {reason}"))
             }
             Err(KeySetFault::Undetermined(undetermined)) => {
                 Finding::open(hop, format!("{at}: {}", undetermined.reason))
             }
         },
-        Fetched::Response(HttpResponse { status, .. }) => Finding::broken(
+        Fetched::Response(HttpResponse { status, .. }) => Finding::broken_finding(
             hop,
             Code::KeysNotServed,
             format!("{at} answers with status {status}"),
         ),
     };
-    if found.status == super::Status::Broken && !evidence.discovery_stated && evidence.accepted() {
+    if keys_document.status == super::Status::Broken
+        && !evidence.discovery_stated
+        && evidence.accepted()
+    {
         return not_needed(hop);
     }
-    soften(found, Code::KeysUnreachable, evidence)
+    soften(keys_document, Code::KeysUnreachable, evidence)
 }
 
 /// Reads the published keys as the target does. If its release is unknown, every release of Go that
@@ -161,10 +166,10 @@ pub(super) fn key_id(evidence: &Evidence, seen: &ParsedToken) -> Finding {
             signed.kid,
             keys.kids().collect::<Vec<_>>()
         );
-        return Finding::broken(hop, Reason::KeyNotPublished, detail);
+        return Finding::broken_finding(hop, Reason::KeyNotPublished, detail);
     }
     let Some(algorithm) = Algorithm::named(&signed.algorithm) else {
-        return Finding::broken(
+        return Finding::broken_finding(
             hop,
             Code::AlgorithmUnsupported,
             format!("the token is signed with {:?}", signed.algorithm),
@@ -173,13 +178,13 @@ pub(super) fn key_id(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     if !signed.critical_understood
         || !keys.verifies(&signed.kid, algorithm, &signed.input, &signed.signature)
     {
-        return Finding::broken(
+        return Finding::broken_finding(
             hop,
             Code::SignatureInvalid,
             format!("the published key {:?} did not sign this token", signed.kid),
         );
     }
-    Finding::well(hop, format!("{:?} signed the token", signed.kid))
+    Finding::well_finding(hop, format!("{:?} signed the token", signed.kid))
 }
 
 /// Where the target reads the documents is not known, but it verified the token with them. A fault

@@ -197,7 +197,7 @@ pub struct Evidence {
     /// A warning about that object, if there is one.
     pub start_warning: Option<Problem>,
     /// The token, or the reason why there is none.
-    pub held: TokenEvidence,
+    pub token_evidence: TokenEvidence,
     /// The expected issuer, if there is one.
     pub issuer: Option<String>,
     /// The accepted audiences, if known; the token must have one of them.

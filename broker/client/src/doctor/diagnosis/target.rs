@@ -19,7 +19,7 @@ pub(super) fn trust(evidence: &Evidence, seen: &ParsedToken) -> (Finding, Findin
 
 fn trusted(evidence: &Evidence, seen: &ParsedToken) -> (Finding, Finding) {
     let keys = |known: &str| match evidence.accepted() {
-        true => Finding::well(Hop::TargetKeys, "the target verified the token"),
+        true => Finding::well_finding(Hop::TargetKeys, "the target verified the token"),
         false => Finding::open(Hop::TargetKeys, known),
     };
     if let Some(issuer) = seen.issuer()
@@ -30,7 +30,7 @@ fn trusted(evidence: &Evidence, seen: &ParsedToken) -> (Finding, Finding) {
                      that names it"
         );
         return (
-            Finding::broken(Hop::Configuration, Code::IssuerIsTargets, detail),
+            Finding::broken_finding(Hop::Configuration, Code::IssuerIsTargets, detail),
             keys("the target cannot trust another cluster with its own issuer"),
         );
     }
@@ -51,13 +51,13 @@ fn by_review(words: &str, evidence: &Evidence, seen: &ParsedToken) -> (Finding, 
     if hop == Hop::TargetKeys {
         return (
             Finding::open(Hop::Configuration, "the target stopped before this step"),
-            Finding::broken(Hop::TargetKeys, code, detail),
+            Finding::broken_finding(Hop::TargetKeys, code, detail),
         );
     }
     if let Some(disagreement) = disagreement(code, evidence, seen) {
         let detail = format!("{detail}; {disagreement}");
         return (
-            Finding::broken(Hop::Configuration, Code::ConfigurationNotActive, detail),
+            Finding::broken_finding(Hop::Configuration, Code::ConfigurationNotActive, detail),
             unread(),
         );
     }
@@ -77,7 +77,10 @@ fn by_review(words: &str, evidence: &Evidence, seen: &ParsedToken) -> (Finding, 
     {
         detail = format!("{detail}; {}", loaded_instead(file, evidence));
     }
-    (Finding::broken(Hop::Configuration, code, detail), unread())
+    (
+        Finding::broken_finding(Hop::Configuration, code, detail),
+        unread(),
+    )
 }
 
 /// Explains why the file accepts a token that the target refuses: the target does not use the file.
@@ -134,10 +137,10 @@ fn with_lint(finding: Finding, evidence: &Evidence) -> Finding {
     let (Some(file), Some(minor)) = (&evidence.configuration, evidence.target.minor) else {
         return finding;
     };
-    let found = lint_file(&file.bytes, minor, &[])
+    let first_error = lint_file(&file.bytes, minor, &[])
         .into_iter()
         .find(|found| found.severity == Severity::Error);
-    let Some(found) = found.filter(|found| finding.cause != Some(found.code.into())) else {
+    let Some(found) = first_error.filter(|found| finding.cause != Some(found.code.into())) else {
         return finding;
     };
     let line = found
@@ -152,7 +155,7 @@ fn with_lint(finding: Finding, evidence: &Evidence) -> Finding {
             detail: format!("{}; also {words}", finding.detail),
             ..finding
         },
-        _ => Finding::broken(Hop::Configuration, found.code, words),
+        _ => Finding::broken_finding(Hop::Configuration, found.code, words),
     }
 }
 
@@ -198,7 +201,7 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let accepted = evidence.accepted();
     let Some(file) = &evidence.configuration else {
         return if accepted {
-            Finding::well(hop, "the target accepts the token")
+            Finding::well_finding(hop, "the target accepts the token")
         } else {
             Finding::open(hop, "add --auth-config or --target-kubeconfig")
         };
@@ -208,7 +211,7 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let Some(token) = &seen.token else {
         // The hashes need no token, and a token may be what the admin waits for.
         return match same {
-            Some(false) => Finding::broken(hop, Code::ConfigurationNotActive, instead()),
+            Some(false) => Finding::broken_finding(hop, Code::ConfigurationNotActive, instead()),
             Some(true) => Finding::open(
                 hop,
                 "this file is active; there is no token to check against it",
@@ -238,7 +241,7 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     };
     match (prediction, same, accepted) {
         (Prediction::Refused(code, words), ..) => {
-            Finding::broken(hop, code, format!("the target refuses the file: {words}"))
+            Finding::broken_finding(hop, code, format!("the target refuses the file: {words}"))
         }
         (_, Some(false), true) => Finding::warning(
             hop,
@@ -248,7 +251,7 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
                 instead()
             ),
         ),
-        (_, Some(false), false) => Finding::broken(
+        (_, Some(false), false) => Finding::broken_finding(
             hop,
             Code::ConfigurationNotActive,
             format!(
@@ -264,11 +267,11 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
             Finding::warning(hop, Code::ConfigurationNotActive, detail)
         }
         (Prediction::Rejected(code, words), ..) => {
-            Finding::broken(hop, code, format!("with this file: {words}; {compared}"))
+            Finding::broken_finding(hop, code, format!("with this file: {words}; {compared}"))
         }
         (Prediction::Undetermined(_, why), _, false) => Finding::open(hop, why),
         (Prediction::Accepted(_), Some(true), _) | (_, _, true) => {
-            Finding::well(hop, format!("the file accepts the token; {compared}"))
+            Finding::well_finding(hop, format!("the file accepts the token; {compared}"))
         }
         (Prediction::Accepted(_), None, false) => {
             Finding::open(hop, format!("the file accepts the token; {compared}"))
@@ -291,9 +294,11 @@ pub(super) fn connection(evidence: &Evidence) -> Finding {
         Fetched::NotTried => {
             Finding::open(hop, "the target's address is unknown; add --target-address")
         }
-        Fetched::Unreachable(how) => Finding::broken(hop, Code::TargetUnreachable, how),
-        Fetched::Untrusted(how) => Finding::broken(hop, Code::TargetUntrusted, how),
-        Fetched::AddressRefused(how) => Finding::broken(hop, Reason::TargetAddressRefused, how),
+        Fetched::Unreachable(how) => Finding::broken_finding(hop, Code::TargetUnreachable, how),
+        Fetched::Untrusted(how) => Finding::broken_finding(hop, Code::TargetUntrusted, how),
+        Fetched::AddressRefused(how) => {
+            Finding::broken_finding(hop, Reason::TargetAddressRefused, how)
+        }
         Fetched::Response(_) => {
             let release = evidence
                 .target
@@ -301,14 +306,14 @@ pub(super) fn connection(evidence: &Evidence) -> Finding {
                 .map_or("of an unknown release".to_owned(), |minor| {
                     minor.to_string()
                 });
-            Finding::well(hop, format!("the target answers, {release}"))
+            Finding::well_finding(hop, format!("the target answers, {release}"))
         }
     }
 }
 
 pub(super) fn authentication(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::Authentication;
-    let known = match (&evidence.target.identity, &evidence.target.review) {
+    let username = match (&evidence.target.identity, &evidence.target.review) {
         (Identity::Known(name), _) => name,
         // The target did not name the bearer, but a TokenReview by another user did.
         (
@@ -316,28 +321,30 @@ pub(super) fn authentication(evidence: &Evidence, seen: &ParsedToken) -> Finding
             Some(Review::Authenticated(name)),
         ) => name,
         (Identity::Refused, _) => {
-            return Finding::broken(hop, Code::TokenRefused, "the target answers 401");
+            return Finding::broken_finding(hop, Code::TokenRefused, "the target answers 401");
         }
         (Identity::NotAsked, _) => return Finding::open(hop, not_asked(evidence)),
         (Identity::Failed(how) | Identity::Forbidden(how), _) => return Finding::open(hop, how),
     };
-    if let Some((cause, detail)) = name_fault(known, seen.subject(), evidence.hub_name.as_deref()) {
-        return Finding::broken(hop, cause, detail);
+    if let Some((cause, detail)) =
+        name_fault(username, seen.subject(), evidence.hub_name.as_deref())
+    {
+        return Finding::broken_finding(hop, cause, detail);
     }
     match &evidence.target.identity {
-        Identity::Known(name) if name.is_empty() => Finding::well(
+        Identity::Known(name) if name.is_empty() => Finding::well_finding(
             hop,
             "the target accepts the bearer, but does not return a username",
         ),
         Identity::Failed(how) | Identity::Forbidden(how) => Finding::open(hop, how),
         Identity::NotAsked => Finding::open(hop, not_asked(evidence)),
-        _ => Finding::well(hop, known),
+        _ => Finding::well_finding(hop, username),
     }
 }
 
 /// Says why the target was not asked who the bearer is.
 fn not_asked(evidence: &Evidence) -> &'static str {
-    match evidence.held {
+    match evidence.token_evidence {
         TokenEvidence::NotAToken(_) => {
             "undecided: doctor sends no other credential than a token; see Token"
         }
@@ -370,7 +377,7 @@ pub(super) fn impersonation(evidence: &Evidence) -> Finding {
 fn impersonation_at_target(evidence: &Evidence) -> Finding {
     if let Some(name) = &evidence.target.impersonation_ignored {
         let detail = format!("the target answers as {name:?}, not as the impersonated user");
-        return Finding::broken(Hop::Impersonation, Code::ImpersonationIgnored, detail);
+        return Finding::broken_finding(Hop::Impersonation, Code::ImpersonationIgnored, detail);
     }
     question(
         Hop::Impersonation,
@@ -418,7 +425,7 @@ pub(super) fn flux(evidence: &Evidence) -> Finding {
     };
     let detail = format!("Ready is {}: {}", ready.status, ready.message);
     match ready.status.as_str() {
-        "True" => Finding::well(Hop::Flux, detail),
+        "True" => Finding::well_finding(Hop::Flux, detail),
         _ => Finding::warning(Hop::Flux, Code::FluxNotReady, detail),
     }
 }
@@ -435,7 +442,7 @@ pub(super) fn flow_control(evidence: &Evidence) -> Finding {
 fn question(hop: Hop, asked: &Asked, code: Code, if_not: Status) -> Finding {
     match asked {
         Asked::NotAsked => Finding::not_asked(hop, "not needed"),
-        Asked::Yes(detail) => Finding::well(hop, detail),
+        Asked::Yes(detail) => Finding::well_finding(hop, detail),
         Asked::No(detail) => Finding::new(hop, if_not, Some(code.into()), detail),
         Asked::NothingYet(detail) => Finding::warning(hop, code, detail),
         Asked::Unknown(detail) => Finding::open(hop, detail),

@@ -29,7 +29,7 @@ fn token(edit: impl FnOnce(&mut Value)) -> TokenEvidence {
     )
 }
 
-fn answer(status: u16, body: &Value) -> Fetched {
+fn fetched_response(status: u16, body: &Value) -> Fetched {
     Fetched::Response(HttpResponse {
         status,
         body: body.to_string().into(),
@@ -49,17 +49,17 @@ fn sound() -> Evidence {
     Evidence {
         now: Timestamp::from_second(NOW).unwrap(),
         start: "flags".to_owned(),
-        held: token(|_| {}),
+        token_evidence: token(|_| {}),
         issuer: Some(ISSUER.to_owned()),
         audiences: vec!["t".to_owned()],
         discovery_url: Some(format!("{ISSUER}/.well-known/openid-configuration")),
         discovery_stated: true,
-        discovery: answer(
+        discovery: fetched_response(
             200,
             &json!({ "issuer": ISSUER, "jwks_uri": "https://hub.example.com/keys" }),
         ),
         target: Target {
-            connection: answer(200, &json!({})),
+            connection: fetched_response(200, &json!({})),
             skew: Some(SignedDuration::ZERO),
             minor: Some(Minor::V1_36),
             identity: Identity::Known("hub:system:serviceaccount:a:b".to_owned()),
@@ -130,7 +130,7 @@ fn each_hop_stands_once_and_in_its_order() {
 #[test]
 fn a_credential_that_is_no_token_is_not_called_broken() {
     let mut evidence = sound();
-    evidence.held = TokenEvidence::NotAToken("a client certificate".to_owned());
+    evidence.token_evidence = TokenEvidence::NotAToken("a client certificate".to_owned());
     evidence.discovery = Fetched::NotTried;
     evidence.target.identity = Identity::NotAsked;
     evidence.target.rights = Asked::NotAsked;
@@ -157,7 +157,7 @@ fn a_credential_that_is_no_token_is_not_called_broken() {
 fn a_right_that_the_user_lacks_is_no_broken_hop() {
     for edit in [
         |e: &mut Evidence| e.start_unknown = Some("you may not get it".to_owned()),
-        |e: &mut Evidence| e.held = TokenEvidence::Unknown("you may not".to_owned()),
+        |e: &mut Evidence| e.token_evidence = TokenEvidence::Unknown("you may not".to_owned()),
     ] {
         let mut evidence = sound();
         edit(&mut evidence);
@@ -176,7 +176,7 @@ fn an_accepted_token_needs_no_documents_at_an_unknown_place() {
             Fetched::Untrusted("another CA".to_owned()),
             Fetched::NotTried,
         ),
-        (answer(404, &json!({})), Fetched::NotTried),
+        (fetched_response(404, &json!({})), Fetched::NotTried),
     ] {
         let mut evidence = sound();
         (evidence.discovery, evidence.keys) = (discovery, keys);
@@ -216,13 +216,13 @@ fn the_first_broken_hop_is_named_with_its_cause() {
         Code::StartUnread,
     );
     assert_broken(
-        |e| e.held = TokenEvidence::Token(b"x".to_vec()),
+        |e| e.token_evidence = TokenEvidence::Token(b"x".to_vec()),
         Hop::Token,
         Code::TokenUnreadable,
     );
     let deleted = Problem::new(Reason::ServiceAccountChanged, "");
     assert_broken(
-        |e| e.held = TokenEvidence::Failed(deleted),
+        |e| e.token_evidence = TokenEvidence::Failed(deleted),
         Hop::Token,
         Reason::ServiceAccountChanged,
     );
@@ -232,7 +232,7 @@ fn the_first_broken_hop_is_named_with_its_cause() {
         Code::IssuerDiffers,
     );
     assert_broken(
-        |e| e.held = token(|c| c["iss"] = json!("http://hub")),
+        |e| e.token_evidence = token(|c| c["iss"] = json!("http://hub")),
         Hop::Issuer,
         Code::UrlNotHttps,
     );
@@ -242,38 +242,38 @@ fn the_first_broken_hop_is_named_with_its_cause() {
         Code::DiscoveryUntrusted,
     );
     assert_broken(
-        |e| e.discovery = answer(403, &json!({})),
+        |e| e.discovery = fetched_response(403, &json!({})),
         Hop::Discovery,
         Code::DiscoveryForbidden,
     );
     assert_broken(
-        |e| e.discovery = answer(404, &json!({})),
+        |e| e.discovery = fetched_response(404, &json!({})),
         Hop::Discovery,
         Code::DiscoveryNotServed,
     );
     assert_broken(
-        |e| e.discovery = answer(200, &json!({ "issuer": ISSUER })),
+        |e| e.discovery = fetched_response(200, &json!({ "issuer": ISSUER })),
         Hop::Discovery,
         Code::DiscoveryMalformed,
     );
     let other = json!({ "issuer": "https://other", "jwks_uri": "https://other/keys" });
     assert_broken(
-        |e| e.discovery = answer(200, &other),
+        |e| e.discovery = fetched_response(200, &other),
         Hop::Discovery,
         Code::DiscoveryIssuerDiffers,
     );
     assert_broken(
-        |e| e.keys = answer(404, &json!({})),
+        |e| e.keys = fetched_response(404, &json!({})),
         Hop::Keys,
         Code::KeysNotServed,
     );
     assert_broken(
-        |e| e.keys = answer(200, &json!({ "keys": [{ "kty": "odd" }] })),
+        |e| e.keys = fetched_response(200, &json!({ "keys": [{ "kty": "odd" }] })),
         Hop::Keys,
         Code::KeySetUndecodable,
     );
     assert_broken(
-        |e| e.keys = answer(200, &json!({ "keys": [] })),
+        |e| e.keys = fetched_response(200, &json!({ "keys": [] })),
         Hop::KeyId,
         Reason::KeyNotPublished,
     );
@@ -283,12 +283,12 @@ fn the_first_broken_hop_is_named_with_its_cause() {
         Code::AudienceDiffers,
     );
     assert_broken(
-        |e| e.held = token(|c| c["exp"] = json!(NOW - 1)),
+        |e| e.token_evidence = token(|c| c["exp"] = json!(NOW - 1)),
         Hop::Claims,
         Code::TokenExpired,
     );
     assert_broken(
-        |e| e.held = token(|c| c["nbf"] = json!(NOW + 61)),
+        |e| e.token_evidence = token(|c| c["nbf"] = json!(NOW + 61)),
         Hop::Claims,
         Code::TokenNotYetValid,
     );
@@ -322,7 +322,7 @@ fn the_first_broken_hop_is_named_with_its_cause() {
 #[test]
 fn a_refusal_without_a_cause_is_undetermined() {
     assert_undetermined(refused);
-    assert_undetermined(|e| e.held = TokenEvidence::None);
+    assert_undetermined(|e| e.token_evidence = TokenEvidence::None);
     // The file accepts the token, but whether the target uses it is unknown.
     assert_undetermined(|e| (refused(e), e.configuration = file("")).1);
     // The file is active and accepts the token, so the target's view of the keys is undetermined.

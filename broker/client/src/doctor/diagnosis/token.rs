@@ -20,7 +20,7 @@ pub(super) struct ParsedToken {
 
 impl ParsedToken {
     pub(super) fn of(evidence: &Evidence) -> Self {
-        let token = match &evidence.held {
+        let token = match &evidence.token_evidence {
             TokenEvidence::Token(bytes) => Token::read(bytes).ok(),
             TokenEvidence::None
             | TokenEvidence::Failed(_)
@@ -56,12 +56,12 @@ pub(super) fn start(evidence: &Evidence) -> Finding {
     match (&evidence.start_unknown, &evidence.start_warning) {
         (Some(why), _) => Finding::open(Hop::Start, why),
         (None, Some(warning)) => Finding::of_problem(Hop::Start, Status::Warning, warning),
-        (None, None) => Finding::well(Hop::Start, &evidence.start),
+        (None, None) => Finding::well_finding(Hop::Start, &evidence.start),
     }
 }
 
 pub(super) fn token(evidence: &Evidence, seen: &ParsedToken) -> Finding {
-    match &evidence.held {
+    match &evidence.token_evidence {
         TokenEvidence::None => {
             Finding::open(Hop::Token, "there is no token; add --target-token-file")
         }
@@ -69,8 +69,8 @@ pub(super) fn token(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         TokenEvidence::Unknown(why) => Finding::open(Hop::Token, why),
         TokenEvidence::NotAToken(what) => Finding::not_asked(Hop::Token, what),
         TokenEvidence::Token(_) => match (seen.issuer(), seen.signed()) {
-            (Some(_), Some(_)) => Finding::well(Hop::Token, "the token is a signed JWT"),
-            _ => Finding::broken(
+            (Some(_), Some(_)) => Finding::well_finding(Hop::Token, "the token is a signed JWT"),
+            _ => Finding::broken_finding(
                 Hop::Token,
                 Code::TokenUnreadable,
                 "the token is not a signed JWT with an issuer",
@@ -84,19 +84,19 @@ pub(super) fn issuer(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         return Finding::open(Hop::Issuer, "there is no token with an issuer");
     };
     if !issuer.starts_with("https://") {
-        return Finding::broken(
+        return Finding::broken_finding(
             Hop::Issuer,
             Code::UrlNotHttps,
             format!("{issuer:?} is not https, so no target can trust it"),
         );
     }
     match &evidence.issuer {
-        Some(expected) if expected != issuer => Finding::broken(
+        Some(expected) if expected != issuer => Finding::broken_finding(
             Hop::Issuer,
             Code::IssuerDiffers,
             format!("the token's iss is {issuer:?}; expected {expected:?}"),
         ),
-        _ => Finding::well(Hop::Issuer, issuer),
+        _ => Finding::well_finding(Hop::Issuer, issuer),
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn claims(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         return Finding::open(Hop::Claims, "there is no token");
     }
     let Some(claims) = &seen.registered else {
-        return Finding::broken(
+        return Finding::broken_finding(
             Hop::Claims,
             Code::ClaimsMalformed,
             "a registered claim has the wrong type",
@@ -122,7 +122,7 @@ pub(super) fn claims(evidence: &Evidence, seen: &ParsedToken) -> Finding {
             "the token's aud is {:?}; expected one of {expected:?}",
             claims.audience
         );
-        return Finding::broken(Hop::Claims, Code::AudienceDiffers, detail);
+        return Finding::broken_finding(Hop::Claims, Code::AudienceDiffers, detail);
     }
     let by_target = evidence.target.skew.is_some();
     let (here, there) = (
@@ -132,7 +132,7 @@ pub(super) fn claims(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     match (here, there) {
         // The target's clock decides. If the token is out of time by that clock only, the clock is
         // the broken hop.
-        (Some((code, detail)), Some(_)) => Finding::broken(Hop::Claims, code, detail),
+        (Some((code, detail)), Some(_)) => Finding::broken_finding(Hop::Claims, code, detail),
         (Some((code, detail)), None) if by_target => Finding::warning(
             Hop::Claims,
             code,
@@ -144,7 +144,7 @@ pub(super) fn claims(evidence: &Evidence, seen: &ParsedToken) -> Finding {
             } else {
                 ""
             };
-            Finding::well(
+            Finding::well_finding(
                 Hop::Claims,
                 format!("the token is valid now{several}; aud {:?}", claims.audience),
             )
@@ -163,7 +163,7 @@ pub(super) fn clock(evidence: &Evidence, seen: &ParsedToken) -> Finding {
             && fault_at(claims, evidence.target_time()).is_some()
     });
     if out_of_time {
-        return Finding::broken(
+        return Finding::broken_finding(
             Hop::Clock,
             Reason::ClockSkew,
             format!("{detail}, so the token is not valid at the target now"),
@@ -172,7 +172,7 @@ pub(super) fn clock(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     if skew.abs() > SignedDuration::from_secs(NOTABLE_SKEW) {
         return Finding::warning(Hop::Clock, Reason::ClockSkew, detail);
     }
-    Finding::well(Hop::Clock, detail)
+    Finding::well_finding(Hop::Clock, detail)
 }
 
 fn fault_at(claims: &Registered, now: Timestamp) -> Option<(Code, String)> {

@@ -86,7 +86,7 @@ impl World {
         let before = self.hub.token_requests();
         let refused = self.admit(plan, permission).await;
         assert!(
-            refused.target.is_none() && !matches!(refused.held, TokenEvidence::Token(_)),
+            refused.target.is_none() && !matches!(refused.token_evidence, TokenEvidence::Token(_)),
             "{refused:?}"
         );
         assert_eq!(self.hub.token_requests(), before, "a token was issued");
@@ -109,7 +109,7 @@ async fn a_listed_target_gets_its_own_token_and_no_other() {
         (plan.problem.as_ref(), plan.target_name.as_deref()),
         (None, Some("prod"))
     );
-    assert!(matches!(plan.held, TokenEvidence::Token(_)) && plan.target.is_some());
+    assert!(matches!(plan.token_evidence, TokenEvidence::Token(_)) && plan.target.is_some());
     assert_eq!(world.hub.token_requests(), 1);
 }
 
@@ -170,7 +170,7 @@ async fn what_differs_from_the_list_is_asked_nothing() {
     );
     // A token in the Secret is not sent either.
     let mut plan = world.written("https://attacker.example:6443", AUDIENCE);
-    (plan.to_issue, plan.held) = (None, TokenEvidence::Token(b"x".to_vec()));
+    (plan.to_issue, plan.token_evidence) = (None, TokenEvidence::Token(b"x".to_vec()));
     let plan = world.admit(plan, default).await;
     assert!(plan.target.is_none() && plan.problem.is_some());
 }
@@ -193,7 +193,7 @@ async fn no_flag_opens_the_hub_keyferry_or_another_target() {
         )
         .await;
     assert!(
-        plan.problem.is_none() && matches!(plan.held, TokenEvidence::Token(_)),
+        plan.problem.is_none() && matches!(plan.token_evidence, TokenEvidence::Token(_)),
         "{plan:?}"
     );
 }
@@ -228,7 +228,7 @@ async fn a_tenants_audience_is_compared_where_the_user_names_the_target() {
     ] {
         let plan = world.admit(stated(audience), permission).await;
         assert!(
-            plan.problem.is_none() && matches!(plan.held, TokenEvidence::Token(_)),
+            plan.problem.is_none() && matches!(plan.token_evidence, TokenEvidence::Token(_)),
             "{plan:?}"
         );
     }

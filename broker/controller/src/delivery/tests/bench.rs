@@ -227,7 +227,7 @@ impl Bench {
     }
 
     /// Delivers the watch events and reconciles the access once.
-    pub(super) async fn look(&self, process: &Deliveries) -> Next {
+    pub(super) async fn reconcile_once(&self, process: &Deliveries) -> Next {
         self.watch();
         process
             .reconcile(&AccessName::parse("tenant-a/apps").unwrap())
@@ -237,7 +237,7 @@ impl Bench {
     /// Reconciles until no retry is needed, at most eight times.
     pub(super) async fn reconcile_all(&self, process: &Deliveries) -> Next {
         for _ in 0..8 {
-            let next = self.look(process).await;
+            let next = self.reconcile_once(process).await;
             if next != Next::Retry {
                 return next;
             }
@@ -416,7 +416,7 @@ impl Default for FakeProbe {
 }
 
 impl FakeProbe {
-    pub(super) fn answer(&self, answer: ProbeAnswer) {
+    pub(super) fn set_answer(&self, answer: ProbeAnswer) {
         *self.answer.lock() = answer;
     }
 

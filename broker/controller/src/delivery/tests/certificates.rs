@@ -129,12 +129,12 @@ async fn a_certificate_is_requested_approved_written_and_renewed() {
     assert!(after(next) >= Duration::from_secs(240), "the regular check");
     let secret = bench.objects.object(SECRET).unwrap();
     assert_eq!(secret["type"], "kubernetes.io/tls");
-    let data = |secret: &Value, key: &str| {
+    let decode_member = |secret: &Value, key: &str| {
         let text = secret["data"][key].as_str().unwrap();
         String::from_utf8(STANDARD.decode(text).unwrap()).unwrap()
     };
-    assert_eq!(data(&secret, "tls.key"), bench.keys.made()[0]);
-    assert!(data(&secret, "ca.crt").contains("BEGIN CERTIFICATE"));
+    assert_eq!(decode_member(&secret, "tls.key"), bench.keys.made()[0]);
+    assert!(decode_member(&secret, "ca.crt").contains("BEGIN CERTIFICATE"));
     assert!(bench.audit.knows(annotation(&secret, "token-id").unwrap()));
 
     // A little before two thirds of its life nothing happens, a little after a new key is made.
@@ -156,7 +156,7 @@ async fn a_certificate_is_requested_approved_written_and_renewed() {
     bench.reconcile_all(&process).await;
     bench.assert_ready("renewed");
     let renewed = bench.objects.object(SECRET).unwrap();
-    assert_eq!(data(&renewed, "tls.key"), bench.keys.made()[1]);
+    assert_eq!(decode_member(&renewed, "tls.key"), bench.keys.made()[1]);
     assert_eq!(requests(&bench).len(), 2);
 }
 

@@ -104,7 +104,7 @@ async fn steady_state_costs_nothing() {
     bench.reconcile_all(&process).await;
     bench.objects.fail(None);
     for _ in 0..5 {
-        bench.look(&process).await;
+        bench.reconcile_once(&process).await;
     }
     let calls = bench.objects.calls();
     assert!(
@@ -226,8 +226,8 @@ async fn a_status_is_for_the_object_that_was_written_and_for_no_other() {
         }
     })));
     let process = bench.process();
-    bench.look(&process).await;
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(
         bench.condition("Delivered").1,
         "DeliveryFailed",

@@ -67,7 +67,7 @@ async fn ended_at_any_call_of_the_first_delivery() {
         bench.objects.fail(Some(failing));
         let process = bench.process();
         for _ in 0..3 {
-            bench.look(&process).await;
+            bench.reconcile_once(&process).await;
         }
         bench.objects.fail(None);
         let next = bench.reconcile_all(&bench.process()).await;
@@ -107,7 +107,7 @@ async fn ended_at_any_call_of_a_renewal() {
         bench.objects.fail(Some(failing));
         let process = bench.process();
         for _ in 0..3 {
-            bench.look(&process).await;
+            bench.reconcile_once(&process).await;
         }
         bench.objects.fail(None);
         bench.reconcile_all(&bench.process()).await;

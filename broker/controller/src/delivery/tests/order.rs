@@ -106,7 +106,7 @@ async fn no_token_that_is_no_longer_granted() {
         .on_record(Some(Box::new(move || policy.replace(Policy::default()))));
     let process = bench.process();
     for _ in 0..3 {
-        bench.look(&process).await;
+        bench.reconcile_once(&process).await;
     }
     assert!(bench.audit.tokens() > 0, "a token had been minted");
     assert_eq!(bench.objects.all("/secrets/").len(), 0, "and did not leave");
@@ -173,7 +173,7 @@ async fn a_target_that_must_take_a_token_first() {
         bench.condition("Delivered"),
         ("False".to_owned(), "ProbeUnanswered".to_owned())
     );
-    bench.probe.answer(ProbeAnswer::Refused);
+    bench.probe.set_answer(ProbeAnswer::Refused);
     bench.world.clock.advance(Duration::from_secs(61));
     bench.reconcile_all(&process).await;
     assert_eq!(
@@ -194,7 +194,7 @@ async fn a_target_that_must_take_a_token_first() {
         uid: String::new(),
         groups: Vec::new(),
     };
-    bench.probe.answer(ProbeAnswer::Accepted(identity));
+    bench.probe.set_answer(ProbeAnswer::Accepted(identity));
     bench.world.clock.advance(Duration::from_secs(61));
     bench.reconcile_all(&process).await;
     bench.assert_ready("the target takes it");

@@ -41,14 +41,14 @@ async fn delivered() -> (Bench, Deliveries, String, String) {
 async fn its_object_is_rewritten_with_a_token_of_another_key() {
     let (bench, process, old, new) = delivered().await;
     let before = bench.objects.object(SECRET);
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(bench.objects.object(SECRET), before, "nothing is due");
     bench.world.publisher.revoke_for_test(&old);
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(key_ids(&bench), (Some(new.clone()), Some(new.clone())));
     bench.assert_ready("rewritten");
     let after = bench.objects.object(SECRET);
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(bench.objects.object(SECRET), after, "once");
 }
 
@@ -63,7 +63,7 @@ async fn an_object_whose_annotation_was_removed_is_rewritten() {
                 .remove("keyferry.dev/key-id"),
         )
     });
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(key_ids(&bench).0, Some(old));
 }
 
@@ -73,7 +73,7 @@ async fn a_tenant_cannot_hide_a_revoked_token_behind_an_annotation() {
     bench.objects.edit(SECRET, |secret| {
         secret["metadata"]["annotations"]["keyferry.dev/key-id"] = json!(new)
     });
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(
         key_ids(&bench),
         (Some(old.clone()), Some(old.clone())),
@@ -83,7 +83,7 @@ async fn a_tenant_cannot_hide_a_revoked_token_behind_an_annotation() {
         secret["metadata"]["annotations"]["keyferry.dev/key-id"] = json!(new)
     });
     bench.world.publisher.revoke_for_test(&old);
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(key_ids(&bench), (Some(new.clone()), Some(new)));
 }
 
@@ -99,17 +99,17 @@ async fn an_object_out_of_reach_is_reported_with_its_token() {
     for edit in [unowned as fn(&mut serde_json::Value), going] {
         let (bench, process, old, _) = delivered().await;
         bench.objects.edit(SECRET, edit);
-        bench.look(&process).await;
+        bench.reconcile_once(&process).await;
         assert_eq!(
             bench.condition("Ready"),
             ("False".to_owned(), "ObjectNotOurs".to_owned())
         );
         assert_eq!(key_ids(&bench).1, Some(old.clone()));
         bench.world.publisher.revoke_for_test(&old);
-        bench.look(&process).await;
+        bench.reconcile_once(&process).await;
         assert_eq!(key_ids(&bench).1, Some(old));
         bench.world.clock.advance(Duration::from_secs(24 * 3600));
-        bench.look(&process).await;
+        bench.reconcile_once(&process).await;
         assert_eq!(key_ids(&bench).1, None, "the token has expired");
     }
     let (bench, process, old, _) = delivered().await;
@@ -120,7 +120,7 @@ async fn an_object_out_of_reach_is_reported_with_its_token() {
             "/secrets/",
         )));
     bench.world.publisher.revoke_for_test(&old);
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(
         bench.condition("Ready"),
         ("False".to_owned(), "DeliveryForbidden".to_owned())
@@ -137,7 +137,7 @@ async fn an_object_out_of_reach_that_is_no_longer_allowed_is_reported_too() {
     });
     bench.put_target(&json!({ "allow": [] }));
     bench.world.clock.advance(Duration::from_secs(1200));
-    assert_eq!(bench.look(&process).await, Next::Retry);
+    assert_eq!(bench.reconcile_once(&process).await, Next::Retry);
     assert_eq!(key_ids(&bench).1, Some(old));
     let access = bench.objects.object(ACCESS).unwrap();
     let message = access["status"]["deliveries"][0]["message"].as_str();
@@ -150,14 +150,14 @@ async fn an_object_that_was_made_immutable_is_written_again() {
     bench
         .objects
         .edit(SECRET, |secret| secret["immutable"] = json!(true));
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(
         key_ids(&bench).0,
         Some(old.clone()),
         "it is as it should be"
     );
     bench.world.publisher.revoke_for_test(&old);
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(key_ids(&bench), (Some(new.clone()), Some(new)));
     assert!(bench.objects.object(SECRET).unwrap()["immutable"].is_null());
 }
@@ -169,7 +169,7 @@ async fn an_object_that_a_finalizer_keeps_is_emptied() {
         secret["metadata"]["finalizers"] = json!(["tenant.example/keep"])
     });
     bench.put_target(&json!({ "allow": [] }));
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     let versions = bench.objects.every_version();
     let last = versions
         .iter()
@@ -188,13 +188,13 @@ async fn a_suspended_access_keeps_no_token_of_a_revoked_key() {
     bench.put_access(
         json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "suspend": true }),
     );
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert!(
         bench.objects.object(SECRET).is_some(),
         "suspension alone takes nothing away"
     );
     bench.world.publisher.revoke_for_test(&old);
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(bench.objects.object(SECRET), None);
     assert_eq!(key_ids(&bench).1, None);
 }
@@ -209,10 +209,10 @@ async fn a_drain_ends_after_a_day_though_nothing_can_be_read() {
             "get",
             "/secrets/",
         )));
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert!(bench.objects.object(ACCESS).is_some(), "it drains");
     bench.world.clock.advance(Duration::from_secs(24 * 3600));
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(bench.objects.object(ACCESS), None);
 }
 
@@ -224,7 +224,7 @@ async fn the_access_is_not_ready_while_the_hub_signs_with_it() {
     bench.reconcile_all(&process).await;
     let old = bench.world.hub.signing_kid();
     bench.world.publisher.revoke_for_test(&old);
-    assert_eq!(bench.look(&process).await, Next::Retry);
+    assert_eq!(bench.reconcile_once(&process).await, Next::Retry);
     assert_eq!(
         bench.condition("Ready"),
         ("False".to_owned(), "KeyRevoked".to_owned())
@@ -247,7 +247,7 @@ async fn the_access_is_not_ready_while_the_hub_signs_with_it() {
     // A new key must become active first, and the time of that is known.
     let new = bench.world.hub.rotate_key().unwrap();
     bench.world.clock.advance(Duration::from_secs(10));
-    let next = bench.look(&process).await;
+    let next = bench.reconcile_once(&process).await;
     assert!(
         matches!(next, Next::After(pause) if pause > Duration::from_secs(100) && pause < Duration::from_secs(125)),
         "{next:?}"
@@ -258,7 +258,7 @@ async fn the_access_is_not_ready_while_the_hub_signs_with_it() {
     );
     assert_eq!(bench.condition("Reconciling").0, "True");
     bench.world.clock.advance(Duration::from_secs(125));
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(key_ids(&bench), (Some(new.clone()), Some(new)));
     bench.assert_ready("the new key is active");
 }
@@ -274,7 +274,7 @@ async fn a_token_that_was_not_written_is_not_reported() {
             "replace",
             "/secrets/",
         )));
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(
         bench.condition("Ready"),
         ("False".to_owned(), "DeliveryForbidden".to_owned())
@@ -286,10 +286,10 @@ async fn a_token_that_was_not_written_is_not_reported() {
 async fn a_deleted_access_gives_back_what_no_target_accepts() {
     let (bench, process, old, _) = delivered().await;
     bench.delete_access();
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert!(bench.objects.object(SECRET).is_some(), "it drains");
     bench.world.publisher.revoke_for_test(&old);
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(bench.objects.object(SECRET), None);
     let access = bench.objects.object(ACCESS).unwrap();
     assert!(
@@ -305,13 +305,13 @@ async fn a_deleted_access_gives_back_what_no_target_accepts() {
 async fn an_access_with_a_mistake_gives_it_back_too() {
     let (bench, process, old, _) = delivered().await;
     bench.put_access(json!({ "deliveries": [{ "name": "s", "type": "NoSuchShape" }] }));
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(bench.condition("Ready").1, "SpecInvalid");
     assert!(
         bench.objects.object(SECRET).is_some(),
         "a slip cuts nobody off"
     );
     bench.world.publisher.revoke_for_test(&old);
-    bench.look(&process).await;
+    bench.reconcile_once(&process).await;
     assert_eq!(bench.objects.object(SECRET), None);
 }

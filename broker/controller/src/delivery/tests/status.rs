@@ -48,7 +48,7 @@ async fn ready_beside_a_401_is_not_all_well() {
     ];
     for (answer, authenticates, line) in answers {
         bench.begin_with(probed());
-        bench.probe.answer(answer);
+        bench.probe.set_answer(answer);
         bench.reconcile_all(&bench.process()).await;
         bench.assert_ready("Ready is Keyferry's own work");
         assert_eq!(bench.condition("TargetAuthenticates").0, authenticates);
@@ -61,7 +61,7 @@ async fn ready_beside_a_401_is_not_all_well() {
 async fn a_requested_check_asks_the_target_at_once_and_the_status_says_when() {
     let mut bench = Bench::start().await;
     bench.begin_with(probed());
-    bench.probe.answer(accepted());
+    bench.probe.set_answer(accepted());
     let process = bench.process();
     bench.reconcile_all(&process).await;
     let probed_at = || {
@@ -76,14 +76,14 @@ async fn a_requested_check_asks_the_target_at_once_and_the_status_says_when() {
         bench.world.clock.advance(Duration::from_secs(5));
         bench.reconcile_all(&process).await;
         assert_eq!(bench.probe.asked(), asked, "the answer is cached");
-        bench.probe.answer(ProbeAnswer::Refused);
+        bench.probe.set_answer(ProbeAnswer::Refused);
         bench.objects.edit(path, |object| {
             object["metadata"]["annotations"] = json!({ "keyferry.dev/requestedAt": value });
         });
         bench.reconcile_all(&process).await;
         assert_eq!(bench.probe.asked(), asked + 1, "{path}");
         assert_eq!(bench.condition("TargetAuthenticates").0, "False", "{path}");
-        bench.probe.answer(accepted());
+        bench.probe.set_answer(accepted());
         bench.world.clock.advance(Duration::from_secs(61));
         bench.reconcile_all(&process).await;
         assert_eq!(bench.condition("TargetAuthenticates").0, "True", "{path}");
@@ -98,7 +98,7 @@ async fn an_unchanged_answer_is_not_written_at_every_probe() {
     bench.begin_with(probed());
     bench
         .probe
-        .answer(ProbeAnswer::Unanswered("nobody is there".into()));
+        .set_answer(ProbeAnswer::Unanswered("nobody is there".into()));
     let process = bench.process();
     bench.reconcile_all(&process).await;
     let version = || bench.objects.object(ACCESS).unwrap()["metadata"]["resourceVersion"].clone();
@@ -115,7 +115,7 @@ async fn an_unchanged_answer_is_not_written_at_every_probe() {
 async fn the_target_of_an_access_without_objects_is_asked_once_on_request() {
     let mut bench = Bench::start().await;
     bench.begin_with(json!({}));
-    bench.probe.answer(accepted());
+    bench.probe.set_answer(accepted());
     let process = bench.process();
     bench.reconcile_all(&process).await;
     assert_eq!(bench.probe.asked(), 0);
@@ -151,7 +151,7 @@ async fn the_target_of_an_access_without_objects_is_asked_once_on_request() {
         (1, ACCESS, accepted(), "True"),
         (2, TARGET, accepted(), "True"),
     ] {
-        bench.probe.answer(answer);
+        bench.probe.set_answer(answer);
         request(path, &format!("request {asked}"));
         bench.reconcile_all(&process).await;
         assert_eq!(bench.probe.asked(), asked);
@@ -174,7 +174,7 @@ async fn the_target_of_an_access_without_objects_is_asked_once_on_request() {
 async fn a_refusal_on_request_is_asked_about_again_for_a_bounded_time() {
     let mut bench = Bench::start().await;
     bench.begin_with(json!({}));
-    bench.probe.answer(ProbeAnswer::Refused);
+    bench.probe.set_answer(ProbeAnswer::Refused);
     let process = bench.process();
     bench.objects.edit(ACCESS, |object| {
         object["metadata"]["annotations"] = json!({ "keyferry.dev/requestedAt": "1" });
@@ -182,12 +182,12 @@ async fn a_refusal_on_request_is_asked_about_again_for_a_bounded_time() {
     let next = bench.reconcile_all(&process).await;
     assert_eq!(next, Next::After(Duration::from_secs(60)));
     assert_eq!(bench.condition("TargetAuthenticates").0, "False");
-    bench.probe.answer(accepted());
+    bench.probe.set_answer(accepted());
     bench.world.clock.advance(Duration::from_secs(61));
     bench.reconcile_all(&process).await;
     assert_eq!(bench.condition("TargetAuthenticates").0, "True");
     // A target that goes on refusing is asked for a quarter of an hour.
-    bench.probe.answer(ProbeAnswer::Refused);
+    bench.probe.set_answer(ProbeAnswer::Refused);
     let asked = bench.probe.asked();
     bench.objects.edit(ACCESS, |object| {
         object["metadata"]["annotations"] = json!({ "keyferry.dev/requestedAt": "2" });
@@ -205,7 +205,7 @@ async fn a_refusal_on_request_is_asked_about_again_for_a_bounded_time() {
 async fn a_new_process_repeats_no_handled_request() {
     let mut bench = Bench::start().await;
     bench.begin_with(json!({}));
-    bench.probe.answer(accepted());
+    bench.probe.set_answer(accepted());
     for (path, value) in [(ACCESS, "1"), (TARGET, "2")] {
         let process = bench.process();
         bench.reconcile_all(&process).await;
@@ -235,11 +235,11 @@ async fn a_new_process_repeats_no_handled_request() {
 async fn a_replica_forgets_the_answers_when_another_leads() {
     let mut bench = Bench::start().await;
     bench.begin_with(probed());
-    bench.probe.answer(accepted());
+    bench.probe.set_answer(accepted());
     let process = bench.process();
     bench.reconcile_all(&process).await;
     process.not_leading();
-    bench.probe.answer(ProbeAnswer::Refused);
+    bench.probe.set_answer(ProbeAnswer::Refused);
     bench.reconcile_all(&process).await;
     assert_eq!(bench.condition("TargetAuthenticates").0, "False");
 }
@@ -249,7 +249,7 @@ async fn a_replica_forgets_the_answers_when_another_leads() {
 async fn a_requested_check_sends_no_token_where_none_may_go() {
     let mut bench = Bench::start().await;
     bench.begin_with(json!({}));
-    bench.probe.answer(accepted());
+    bench.probe.set_answer(accepted());
     bench.objects.edit(ACCESS, |object| {
         object["metadata"]["annotations"] = json!({ "keyferry.dev/requestedAt": "1" });
     });
@@ -294,7 +294,7 @@ async fn a_drain_says_how_it_is_ended() {
     bench.begin_with(probed());
     bench.reconcile_all(&bench.process()).await;
     bench.delete_access();
-    bench.look(&bench.process()).await;
+    bench.reconcile_once(&bench.process()).await;
     let line = summary(&bench);
     assert!(
         line.starts_with("deleted; stays until 2")

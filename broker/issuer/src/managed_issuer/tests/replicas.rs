@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn two_replicas_make_one_set() {
-    let (world, store, mut one) = world().await;
+    let (world, store, mut one) = start_managed_world().await;
     let mut two = Replica::new(
         &store,
         Arc::<crate::testing::FakeClock>::clone(&world.clock),
@@ -37,7 +37,7 @@ async fn two_replicas_make_one_set() {
 
 #[tokio::test]
 async fn two_replicas_rotate_once() {
-    let (world, store, mut one) = world().await;
+    let (world, store, mut one) = start_managed_world().await;
     let mut two = Replica::new(
         &store,
         Arc::<crate::testing::FakeClock>::clone(&world.clock),
@@ -90,7 +90,7 @@ async fn two_replicas_rotate_once() {
 
 #[tokio::test]
 async fn nothing_is_written_before_the_start_is_over() {
-    let (world, store, mut replica) = world().await;
+    let (world, store, mut replica) = start_managed_world().await;
     replica.may_write.store(false, Ordering::Relaxed);
     replica.maintainer.run_round(&world.policy).await;
     assert_eq!(store.counts(), (0, 0));
@@ -99,7 +99,7 @@ async fn nothing_is_written_before_the_start_is_over() {
 
 #[tokio::test]
 async fn a_hub_that_fails_takes_no_key_away() {
-    let (world, store, mut replica) = world().await;
+    let (world, store, mut replica) = start_managed_world().await;
     replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
     replica.maintainer.run_round(&world.policy).await;
@@ -132,7 +132,7 @@ async fn a_hub_that_fails_takes_no_key_away() {
 
 #[tokio::test]
 async fn a_secret_that_cannot_be_read_is_not_written_over() {
-    let (world, store, mut replica) = world().await;
+    let (world, store, mut replica) = start_managed_world().await;
     replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
     replica.maintainer.run_round(&world.policy).await;
@@ -160,7 +160,7 @@ async fn a_secret_that_cannot_be_read_is_not_written_over() {
 
 #[tokio::test]
 async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
-    let (world, store, mut replica) = world().await;
+    let (world, store, mut replica) = start_managed_world().await;
     replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
     replica.maintainer.run_round(&world.policy).await;
@@ -207,7 +207,7 @@ async fn a_key_put_in_by_hand_waits_like_any_other_and_takes_none_away() {
 
 #[tokio::test]
 async fn a_deleted_secret_revokes_its_keys() {
-    let (world, store, mut replica) = world().await;
+    let (world, store, mut replica) = start_managed_world().await;
     replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
     replica.maintainer.run_round(&world.policy).await;
@@ -231,7 +231,7 @@ async fn a_deleted_secret_revokes_its_keys() {
 
 #[tokio::test]
 async fn a_set_made_for_another_audience_signs_nothing() {
-    let (mut world, store, mut replica) = world().await;
+    let (mut world, store, mut replica) = start_managed_world().await;
     replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
     replica.maintainer.run_round(&world.policy).await;
@@ -257,7 +257,7 @@ async fn a_set_made_for_another_audience_signs_nothing() {
 
 #[tokio::test]
 async fn a_missing_right_to_write_stops_rotations_and_nothing_else() {
-    let (world, store, mut replica) = world().await;
+    let (world, store, mut replica) = start_managed_world().await;
     store.read_only.store(true, Ordering::Relaxed);
     replica.maintainer.run_round(&world.policy).await;
     assert_eq!(

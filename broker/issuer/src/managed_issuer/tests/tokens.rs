@@ -52,7 +52,7 @@ fn claims(token: &keyferry_keys::bound_token::BoundToken) -> ServiceAccountClaim
 
 #[tokio::test]
 async fn a_token_is_signed_once_the_hub_has_consented() {
-    let (world, _store, mut replica) = world().await;
+    let (world, _store, mut replica) = start_managed_world().await;
     let (mint, _) = mint(&world, &replica);
     let grant = world.grant("tenant-a/prod");
     assert_eq!(
@@ -107,7 +107,7 @@ async fn a_token_is_signed_once_the_hub_has_consented() {
 
 #[tokio::test]
 async fn a_recreated_account_gets_nothing() {
-    let (world, _store, mut replica) = world().await;
+    let (world, _store, mut replica) = start_managed_world().await;
     let (mint, _) = mint(&world, &replica);
     replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
@@ -128,7 +128,7 @@ async fn a_recreated_account_gets_nothing() {
 
 #[tokio::test]
 async fn the_hubs_consent_is_for_one_account_and_a_moment() {
-    let (world, _store, mut replica) = world().await;
+    let (world, _store, mut replica) = start_managed_world().await;
     let (_, signer) = mint(&world, &replica);
     replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
@@ -154,7 +154,7 @@ async fn the_hubs_consent_is_for_one_account_and_a_moment() {
 
 #[tokio::test]
 async fn a_grant_for_another_audience_is_not_signed() {
-    let (mut world, _store, mut replica) = world().await;
+    let (mut world, _store, mut replica) = start_managed_world().await;
     let (_, signer) = mint(&world, &replica);
     replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
@@ -179,7 +179,7 @@ async fn a_grant_for_another_audience_is_not_signed() {
 
 #[tokio::test]
 async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
-    let (world, store, mut replica) = world().await;
+    let (world, store, mut replica) = start_managed_world().await;
     let (mint, _) = mint(&world, &replica);
     replica.maintainer.run_round(&world.policy).await;
     world.clock.advance(WAIT);
@@ -232,7 +232,7 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
 
 #[tokio::test]
 async fn a_change_of_the_signer_supersedes_a_grant() {
-    let (mut world, ..) = world().await;
+    let (mut world, ..) = start_managed_world().await;
     let name = AccessName::parse("tenant-a/prod").unwrap();
     let pair = authorise::authorise_request(
         &world.policy,

@@ -53,7 +53,7 @@ struct Stored {
 struct Replica {
     skew: i64,
     started: bool,
-    seen: Sightings,
+    sightings: Sightings,
     read: Option<(u64, usize, KeySet)>,
     /// The kid that it may sign with until the reading is too old.
     signs: Option<String>,
@@ -129,9 +129,9 @@ impl World {
         let set = super::read_key_set(self.store.text.as_bytes()).unwrap();
         let it = &mut self.replicas[replica];
         it.started = true;
-        it.seen.note_reading(&set, "one", WAIT, moment);
+        it.sightings.note_reading(&set, "one", WAIT, moment);
         it.signs = it
-            .seen
+            .sightings
             .is_active(set.current.key.kid(), moment)
             .then(|| set.current.key.kid().to_owned());
         it.read = Some((self.now, self.store.version, set));
@@ -142,7 +142,7 @@ impl World {
         let Some((_, version, set)) = self.replicas[replica].read.take() else {
             return;
         };
-        let seen = &self.replicas[replica].seen;
+        let seen = &self.replicas[replica].sightings;
         let Some(change) = due_change(&set, seen, request.as_deref(), &POLICY, moment) else {
             return;
         };
@@ -195,7 +195,7 @@ impl World {
             if self.now - read_at > READING_GOOD_FOR.as_secs() {
                 continue;
             }
-            let published = it.seen.published_keys().unwrap();
+            let published = it.sightings.published_keys().unwrap();
             for (kid, until) in &self.good_until {
                 assert!(
                     *until <= self.now || published.get(kid).is_some(),

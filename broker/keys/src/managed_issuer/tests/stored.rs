@@ -24,7 +24,7 @@ fn document() -> Value {
 
 #[test]
 fn what_is_written_is_read() {
-    let (set, read) = (full(), again(&full()));
+    let (set, read) = (full(), reread_key_set(&full()));
     assert_eq!(write_key_set(&set), write_key_set(&read));
     assert_eq!(read.binding, binding());
     assert_eq!(read.previous, set.previous);

@@ -86,8 +86,8 @@ impl Table<'_> {
 
     fn accepted(&self) -> Vec<Case> {
         let of_key = |key: KeyPair| self.first.issue_for(key, URI, |_| {});
-        let one = self.first.intermediate("one", |_| {});
-        let two = one.intermediate("two", |_| {});
+        let first_intermediate = self.first.intermediate("one", |_| {});
+        let two = first_intermediate.intermediate("two", |_| {});
         let three = two.intermediate("three", |_| {});
         let mut with_root = self.good();
         with_root.chain.push(self.first.der.clone());
@@ -122,7 +122,7 @@ impl Table<'_> {
             accepted("an address and an email too", mixed),
             accepted("the CN of an admin and O system:masters", admin),
             accepted("no subject", self.with(|params| named(params, &[]))),
-            accepted("an intermediate", one.issue(URI, |_| {})),
+            accepted("an intermediate", first_intermediate.issue(URI, |_| {})),
             accepted("two intermediates", two.issue(URI, |_| {})),
             accepted("three intermediates", three.issue(URI, |_| {})),
             accepted("intermediates in another order", reordered),

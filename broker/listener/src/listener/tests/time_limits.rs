@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{LONG, SHORT, TIMES, plain};
+use super::{LONG_TIMEOUT, SHORT, TIMES, plain};
 use crate::connection::Times;
 
 /// Simulates a client that keeps sending requests and never reads: the responses fill the buffers
@@ -151,7 +151,7 @@ async fn a_client_that_keeps_the_socket_full_is_left() {
     let flood = frame(2, 0, 1, &[0, 0, 0, 0, 1]).repeat(64 * 1024);
     let flood = tokio::spawn(async move { while stream.write_all(&flood).await.is_ok() {} });
     stage.ended("idle").await;
-    tokio::time::timeout(LONG / 2, flood)
+    tokio::time::timeout(LONG_TIMEOUT / 2, flood)
         .await
         .unwrap()
         .unwrap();

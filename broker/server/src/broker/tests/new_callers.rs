@@ -37,11 +37,11 @@ async fn a_flood_of_unknown_callers_is_one_record_a_second_and_no_known_caller_w
         Arc::<Records>::clone(&records),
         limits,
     );
-    let known = token_of(&world, "reconciler");
-    outcome(&broker, &known).await.unwrap();
+    let known_token = token_of(&world, "reconciler");
+    outcome(&broker, &known_token).await.unwrap();
     let reviews = world.hub.token_reviews();
     let made_up: Vec<SecretString> = (0..100)
-        .map(|number| format!("{}{number}", known.expose_secret()).into())
+        .map(|number| format!("{}{number}", known_token.expose_secret()).into())
         .collect();
     let flood = future::join_all(made_up.iter().map(|token| outcome(&broker, token)));
     let malformed = future::join_all((0..100).map(|_| {
@@ -54,7 +54,7 @@ async fn a_flood_of_unknown_callers_is_one_record_a_second_and_no_known_caller_w
     }));
     let served = async {
         for _ in 0..50 {
-            outcome(&broker, &known).await.unwrap();
+            outcome(&broker, &known_token).await.unwrap();
         }
         tokio::time::Instant::now()
     };
@@ -94,7 +94,7 @@ async fn a_flood_of_unknown_callers_is_one_record_a_second_and_no_known_caller_w
         "another address has a rate of its own"
     );
     world.clock.advance(Duration::from_secs(11));
-    outcome(&broker, &known).await.unwrap();
+    outcome(&broker, &known_token).await.unwrap();
     assert_eq!(
         world.hub.token_reviews(),
         reviews + 1,

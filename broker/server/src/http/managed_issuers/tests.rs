@@ -9,7 +9,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, Response, StatusCode, header};
 use keyferry_api::config::TokenIssuer;
 use keyferry_issuer::testing::SmallWorld;
-use keyferry_issuer::testing::managed_issuers::{Replica, world};
+use keyferry_issuer::testing::managed_issuers::{Replica, start_managed_world};
 use tower::ServiceExt;
 
 use crate::http::discovery;
@@ -52,7 +52,7 @@ const JWKS: &str = "/issuers/prod/openid/v1/jwks";
 
 #[tokio::test]
 async fn the_documents_are_served_at_every_place_that_a_verifier_looks() {
-    let (world, store, mut replica) = world().await;
+    let (world, store, mut replica) = start_managed_world().await;
     replica.maintainer.run_round(&world.policy).await;
     let mut bodies = Vec::new();
     for path in METADATA {
@@ -98,7 +98,7 @@ async fn the_documents_are_served_at_every_place_that_a_verifier_looks() {
 
 #[tokio::test]
 async fn they_follow_the_rules_of_the_hubs_documents() {
-    let (world, _store, mut replica) = world().await;
+    let (world, _store, mut replica) = start_managed_world().await;
     replica.maintainer.run_round(&world.policy).await;
     for path in [METADATA[0], METADATA[1], METADATA[2], JWKS] {
         let response = ask(&world, &replica, Method::GET, path, None).await;
@@ -131,7 +131,7 @@ async fn they_follow_the_rules_of_the_hubs_documents() {
 
 #[tokio::test]
 async fn what_has_no_issuer_of_its_own_is_not_found() {
-    let (mut world, _store, mut replica) = world().await;
+    let (mut world, _store, mut replica) = start_managed_world().await;
     let unread = Replica::new(
         &Arc::default(),
         Arc::<keyferry_issuer::testing::FakeClock>::clone(&world.clock),

@@ -139,12 +139,12 @@ impl Writer<'_> {
         match node {
             Node::Map(entries) if !entries.is_empty() && !in_flow => {
                 self.end();
-                let deeper = self.random.one(&[2, 2, 2, 4, 1, 3]);
+                let deeper = self.random.pick_copied(&[2, 2, 2, 4, 1, 3]);
                 self.block(node, indent + deeper);
             }
             Node::List(items) if !items.is_empty() && !in_flow => {
                 self.end();
-                let deeper = self.random.one(&[0, 0, 2, 2, 4]);
+                let deeper = self.random.pick_copied(&[0, 0, 2, 2, 4]);
                 self.block(node, indent + deeper);
             }
             _ => self.inline(node, indent),

@@ -62,13 +62,13 @@ fn the_hashes_decide_whether_a_file_is_active_and_are_shown() {
     assert!(said.contains("failed at 2027-01-15T08:00:00Z"), "{said}");
     // No token is needed to compare the hashes.
     let (status, cause, said) = detail(&|e| {
-        e.held = TokenEvidence::None;
+        e.token_evidence = TokenEvidence::None;
         e.target.active = Some(loaded("sha256:0"));
         e.target.identity = Identity::NotAsked;
     });
     assert_eq!((status, cause), (Status::Broken, stale), "{said}");
     let (status, _, said) = detail(&|e| {
-        e.held = TokenEvidence::None;
+        e.token_evidence = TokenEvidence::None;
         e.target.active = Some(loaded(&ours));
         e.target.identity = Identity::NotAsked;
     });
@@ -151,10 +151,10 @@ fn a_file_that_takes_what_the_target_refuses_is_not_active() {
 
 #[test]
 fn a_name_that_is_not_the_hubs_is_broken_though_the_target_takes_the_token() {
-    let known = |name: &str| Identity::Known(name.to_owned());
+    let known_identity = |name: &str| Identity::Known(name.to_owned());
     let subject = "system:serviceaccount:a:b";
     assert_broken(
-        |e| e.target.identity = known(subject),
+        |e| e.target.identity = known_identity(subject),
         Hop::Authentication,
         Code::EmptyPrefix,
     );
@@ -162,7 +162,7 @@ fn a_name_that_is_not_the_hubs_is_broken_though_the_target_takes_the_token() {
     assert_broken(
         |e| {
             (
-                e.target.identity = known(subject),
+                e.target.identity = known_identity(subject),
                 e.target.skew = None,
                 e.discovery = Fetched::NotTried,
             )
@@ -176,7 +176,7 @@ fn a_name_that_is_not_the_hubs_is_broken_though_the_target_takes_the_token() {
         |e| {
             (
                 e.hub_name = Some("hub".to_owned()),
-                e.target.identity = known(&other),
+                e.target.identity = known_identity(&other),
             )
                 .1
         },

@@ -65,7 +65,7 @@ impl Writer<'_> {
         }
         let trailing = self.random.pick(&["", "", "", " ", "\t"]);
         self.put(trailing);
-        for _ in 0..self.random.one(&[1, 1, 1, 2, 3]) {
+        for _ in 0..self.random.pick_copied(&[1, 1, 1, 2, 3]) {
             self.put(self.line_end);
         }
         let pad = if self.random.percent(70) {
@@ -94,7 +94,7 @@ impl Writer<'_> {
     fn block_scalar(&mut self, text: &str, indent: usize) {
         let style = self.random.pick(&["|", "|-", "|+", ">", ">-", ">+"]);
         self.put(style);
-        let deeper = self.random.one(&[2, 2, 2, 1, 4, 0]);
+        let deeper = self.random.pick_copied(&[2, 2, 2, 1, 4, 0]);
         if self.odd() {
             let hint = self.random.pick(&[
                 "1", "2", "4", "0", "9", "-1", "+2", "x", " x", " # c", "#c", "\t",
@@ -109,7 +109,7 @@ impl Writer<'_> {
                 self.put(self.line_end);
             }
             let shifted = if self.odd() {
-                self.random.one(&[0, 1, 3, 5])
+                self.random.pick_copied(&[0, 1, 3, 5])
             } else {
                 0
             };
