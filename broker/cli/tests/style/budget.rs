@@ -1,7 +1,6 @@
 //! Files and functions beyond the usual size, each with the reason why it is one thing.
 //!
-//! `KEYFERRY_WRITE_COPIES=1` writes the table: rows that nothing needs any more go, and a new row
-//! has no reason until somebody writes it, which a test demands.
+//! `KEYFERRY_WRITE_COPIES=1` writes the table: rows that nothing needs any more go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +61,7 @@ fn code_lines(tokens: &[Token<'_>]) -> usize {
 fn budget_names_what_is_long() {
     let over = over_budget();
     let rows = read_rows("budget.tsv");
-    let known: BTreeSet<(String, String)> = rows
+    let listed: BTreeSet<(String, String)> = rows
         .iter()
         .map(|[path, name, _]| (path.clone(), name.clone()))
         .collect();
@@ -72,7 +71,7 @@ fn budget_names_what_is_long() {
     }
     let new: Vec<String> = over
         .iter()
-        .filter(|(key, _)| !known.contains(key))
+        .filter(|(key, _)| !listed.contains(key))
         .map(|((path, name), lines)| format!("{path} {name}: {lines} lines"))
         .collect();
     assert!(
@@ -82,7 +81,10 @@ fn budget_names_what_is_long() {
          thing\n{}",
         new.join("\n")
     );
-    let unneeded: Vec<_> = known.iter().filter(|key| !over.contains_key(key)).collect();
+    let unneeded: Vec<_> = listed
+        .iter()
+        .filter(|key| !over.contains_key(key))
+        .collect();
     assert!(
         unneeded.is_empty(),
         "no longer over the budget. fix: {WRITE_COMMAND}\n{unneeded:?}"
@@ -99,16 +101,4 @@ fn write_budget(over: &BTreeMap<(String, String), usize>, rows: &[[String; 3]]) 
         text.push_str(&format!("{path}\t{name}\t{reason}\n"));
     }
     std::fs::write(table_path("budget.tsv"), text).unwrap();
-}
-
-#[test]
-fn budget_rows_say_why() {
-    let silent: Vec<[String; 3]> = read_rows("budget.tsv")
-        .into_iter()
-        .filter(|[_, _, reason]| reason.len() < 15)
-        .collect();
-    assert!(
-        silent.is_empty(),
-        "fix: say in budget.tsv why each is one thing: {silent:?}"
-    );
 }

@@ -29,7 +29,7 @@ struct ObjectWrite<'a> {
     delivery: &'a Delivery,
     pair: &'a Pair,
     target: &'a TargetCluster,
-    place: &'a ObjectPlace,
+    object_place: &'a ObjectPlace,
     owner: &'a Uid,
 }
 
@@ -55,7 +55,7 @@ impl Deliveries {
             delivery,
             pair,
             target,
-            place,
+            object_place: place,
             owner,
         };
         self.remove_if_not_expressible(&write, progress).await?;
@@ -75,7 +75,7 @@ impl Deliveries {
             delivery,
             pair,
             target,
-            place,
+            object_place: place,
             owner,
         } = *write;
         let read = self.read_object(write, progress).await?;
@@ -142,7 +142,7 @@ impl Deliveries {
             return Ok(());
         };
         progress.exposed_until = self
-            .remove_object(write.place, write.owner)
+            .remove_object(write.object_place, write.owner)
             .await?
             .exposed_until();
         Err(DeliveryError::new(Reason::NotExpressible, gap.to_string()))
@@ -154,12 +154,12 @@ impl Deliveries {
         write: &ObjectWrite<'_>,
         progress: &mut Progress,
     ) -> Result<Option<ReadObject>, DeliveryError> {
-        let read = self.context.objects.get(&write.place.path()).await;
+        let read = self.context.objects.get(&write.object_place.path()).await;
         if !matches!(read, Ok(None)) {
             progress.set_token(earlier_token(
                 &write.run.stored.record.status,
                 write.run.name,
-                write.place,
+                write.object_place,
                 self.context.clock.now().wall,
             ));
         }
@@ -220,7 +220,7 @@ impl Deliveries {
         write: &ObjectWrite<'_>,
         progress: &mut Progress,
     ) -> Result<(), DeliveryError> {
-        if let Removal::Gone(_) = self.remove_object(write.place, write.owner).await? {
+        if let Removal::Gone(_) = self.remove_object(write.object_place, write.owner).await? {
             progress.token = None;
         }
         Ok(())
@@ -282,9 +282,9 @@ impl Deliveries {
         if !owned.immutable() {
             return Ok(Some(owned));
         }
-        match self.remove_object(write.place, write.owner).await? {
+        match self.remove_object(write.object_place, write.owner).await? {
             Removal::Gone(_) => Ok(None),
-            Removal::Retained(why) => Err(not_ours(write.place, &why)),
+            Removal::Retained(why) => Err(not_ours(write.object_place, &why)),
         }
     }
 

@@ -138,11 +138,11 @@ fn is_of_type(value: &Value, name: &Value) -> bool {
 
 /// The configuration files below a folder of examples.
 fn configuration_files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(configuration_files(&path));
+            files.extend(configuration_files(&path));
         } else if path
             .extension()
             .is_some_and(|extension| extension == "yaml")
@@ -150,10 +150,10 @@ fn configuration_files(folder: &Path) -> Vec<PathBuf> {
                 .unwrap()
                 .contains("\nkind: ServerConfiguration\n")
         {
-            found.push(path);
+            files.push(path);
         }
     }
-    found
+    files
 }
 
 #[test]
