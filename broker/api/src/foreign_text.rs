@@ -96,6 +96,25 @@ pub fn escape_json(text: &str) -> String {
     shown
 }
 
+/// Writes every misleading character of a YAML text but line feeds as a YAML escape. Each must be in
+/// a double-quoted text: see [`misleads`].
+pub fn escape_yaml(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character != '\n' && is_hidden(character) {
+            let _ = write!(shown, "\\U{:08x}", u32::from(character));
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// Whether a text has a character that acts on the text around it, ends a line, or cannot be seen.
+pub fn misleads(text: &str) -> bool {
+    text.chars().any(is_hidden)
+}
+
 /// The text's first `most` characters, with `?` for each that is not visible ASCII: for an
 /// unverified name that has no other characters if it is valid.
 pub fn visible_ascii(text: &str, most: usize) -> String {

@@ -13,6 +13,7 @@ use keyferry_core::admission_policy::{HubSite, MintableAudiences};
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file;
 
+use crate::args::output_format::ManifestFormatArgs;
 use crate::args::{HUB, HubArgs};
 use crate::command_error::CommandError;
 use crate::ui;
@@ -22,7 +23,7 @@ pub(super) struct AdmissionPoliciesArgs {
     /// Only check, and exit.
     ///
     /// The policies on the hub are compared with the shipped ones and tried by dry runs.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "_output")]
     check: bool,
     /// Keyferry's configuration file.
     ///
@@ -42,6 +43,8 @@ pub(super) struct AdmissionPoliciesArgs {
     hub_audiences: Vec<String>,
     #[command(flatten)]
     hub: HubArgs,
+    #[command(flatten)]
+    _format: ManifestFormatArgs,
 }
 
 pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_api::foreign_text;
 use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
 use keyferry_client::doctor::identity::calls;
 use keyferry_client::doctor::plan::Plan;
@@ -18,7 +17,7 @@ use keyferry_kube_authn::rights::{NeededRight, role_binding, role_for, roles_for
 use serde_json::{Value, json};
 
 use crate::args::TARGET;
-use crate::args::output_format::{FormatArgs, OutputFormat};
+use crate::args::output_format::FormatArgs;
 use crate::args::start_args::{StartArg, TargetArgs, attributes};
 use crate::command_error::CommandError;
 use crate::role_manifest::{resource_name, with_bindings};
@@ -169,22 +168,19 @@ async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, Co
         ),
     };
     let denied = matches!(asked, Err(AccessError::Impersonation(_))).then_some(DENIED);
-    let text = match args.format.output {
-        OutputFormat::Json => {
-            let document = json!({
-                "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
-                "reason": denied.map(Code::name), "fix": denied.map(Code::fix),
-            });
-            foreign_text::escape_json(&document.to_string())
-        }
-        OutputFormat::Text => ui::plain(&format!("{word}: {detail}")),
-    };
-    let printed = ui::result(&text);
-    if let (OutputFormat::Text, Some(code)) = (args.format.output, denied) {
+    if let Some(format) = args.format.output.document() {
+        let document = json!({
+            "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
+            "reason": denied.map(Code::name), "fix": denied.map(Code::fix),
+        });
+        return Ok(ui::finish_document(&document, format, code));
+    }
+    let printed = ui::result(&ui::plain(&format!("{word}: {detail}")));
+    if let Some(code) = denied {
         ui::note(code.name());
         ui::note(&format!("fix: {}", code.fix()));
     }
-    if let (OutputFormat::Text, Ok(false)) = (args.format.output, &asked) {
+    if let Ok(false) = &asked {
         let group = wanted["group"].as_str().unwrap_or_default();
         let role = role_for(
             namespace.filter(|_| namespaced),
@@ -345,8 +341,9 @@ async fn can_apply(
         (true, false) => ExitCode::from(UNDETERMINED),
         (true, true) => ExitCode::SUCCESS,
     };
-    if args.format.output == OutputFormat::Json {
-        return Ok(ui::finish_json(&document(&applied, &user), code));
+    if let Some(format) = args.format.output.document() {
+        let document = document(&applied, &user);
+        return Ok(ui::finish_document(&document, format, code));
     }
     let printed = ui::result(&ui::block(&text(&applied, &user, &plan.target_in_words())));
     Ok(if printed.is_ok() {

@@ -222,7 +222,7 @@ mod tests {
             names(&["token", "--ser"]),
             ["--server", "--service-account", ":4"]
         );
-        assert_eq!(names(&["token", "-o", ""]), ["token", "json", ":4"]);
+        assert_eq!(names(&["token", "-o", ""]), ["token", "json", "yaml", ":4"]);
         assert_eq!(names(&["token", "--output=j"]), ["--output=json", ":4"]);
         assert_eq!(names(&["token", "--token-file", ""]), [":0"], "file names");
         assert_eq!(names(&["import", ""]), [":0"]);

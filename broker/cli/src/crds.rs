@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::definition;
 
+use crate::args::output_format::ManifestFormatArgs;
 use crate::ui;
 
 mod reference;
@@ -12,8 +13,10 @@ mod reference;
 #[derive(Args)]
 pub(super) struct CrdsArgs {
     /// Print a reference of all fields as Markdown instead.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "_output")]
     markdown: bool,
+    #[command(flatten)]
+    _format: ManifestFormatArgs,
 }
 
 pub(super) fn run(args: &CrdsArgs) -> ExitCode {

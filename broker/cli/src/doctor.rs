@@ -116,8 +116,8 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
 
 fn print(report: &Report, yaml: Option<&str>, output: OutputFormat) -> ExitCode {
     let code = exit_code(report.verdict);
-    match output {
-        OutputFormat::Json => ui::finish_json(report, ExitCode::from(code)),
-        OutputFormat::Text => ui::finish_with(&table(report, yaml), code),
+    match output.document() {
+        Some(format) => ui::finish_document(report, format, ExitCode::from(code)),
+        None => ui::finish_with(&table(report, yaml), code),
     }
 }

@@ -12,7 +12,7 @@ use keyferry_kube_authn::Code;
 use keyferry_kube_authn::code_text::{CodeText, split_paragraphs};
 use serde::Serialize;
 
-use crate::args::output_format::{FormatArgs, OutputFormat};
+use crate::args::output_format::FormatArgs;
 use crate::ui;
 
 #[derive(Args)]
@@ -45,24 +45,24 @@ const MAX_ROWS: usize = 5;
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     let all: Vec<Explanation> = all().collect();
     let Some(asked) = &args.reason else {
-        return match args.format.output {
-            OutputFormat::Text => ui::finish(&listed(&all)),
-            OutputFormat::Json => ui::finish_json(&all, ExitCode::SUCCESS),
+        return match args.format.output.document() {
+            None => ui::finish(&listed(&all)),
+            Some(format) => ui::finish_document(&all, format, ExitCode::SUCCESS),
         };
     };
     match (
         all.iter()
             .find(|explanation| explanation.reason.eq_ignore_ascii_case(asked.trim())),
-        args.format.output,
+        args.format.output.document(),
     ) {
-        (Some(found), OutputFormat::Text) => ui::finish(&text(found)),
-        (Some(found), OutputFormat::Json) => ui::finish_json(found, ExitCode::SUCCESS),
+        (Some(found), None) => ui::finish(&text(found)),
+        (Some(found), Some(format)) => ui::finish_document(found, format, ExitCode::SUCCESS),
         (None, output) => {
             let found = explaining(asked, &all);
             if !found.is_empty() {
                 return match output {
-                    OutputFormat::Text => ui::finish(&candidates(&found)),
-                    OutputFormat::Json => ui::finish_json(&found, ExitCode::SUCCESS),
+                    None => ui::finish(&candidates(&found)),
+                    Some(format) => ui::finish_document(&found, format, ExitCode::SUCCESS),
                 };
             }
             let near = near(asked, &all);

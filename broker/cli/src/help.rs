@@ -251,17 +251,52 @@ fn grouped(command: &Command) -> String {
     groups.collect::<Vec<_>>().join("\n\n")
 }
 
+/// What people type from other tools, and what does the same here.
+const FOREIGN_COMMANDS: &[(&str, &str)] = &[
+    (
+        "login",
+        "there is nothing to log in to: run keyferry exec NAMESPACE/NAME -- COMMAND",
+    ),
+    (
+        "get",
+        "list the accesses and their targets: keyferry targets",
+    ),
+    (
+        "accesses",
+        "list the accesses and their targets: keyferry targets",
+    ),
+    (
+        "status",
+        "list the accesses and their targets: keyferry targets, and diagnose one: keyferry doctor",
+    ),
+];
+
 /// Returns a hint that the parser's own message lacks.
 pub(super) fn hint(kind: ErrorKind, words: &[OsString]) -> Option<&'static str> {
-    let exec =
-        words.first().is_some_and(|word| word == "exec") && !words.iter().any(|word| word == "--");
-    let mistaken = matches!(
-        kind,
-        ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument
-    );
-    (exec && mistaken).then_some(
-        "put -- before the command, as in: keyferry exec tenant-a/prod -- kubectl get pods",
-    )
+    let command = words.first()?.to_str()?;
+    let has = |flag: &str| {
+        let is_flag = |word: &str| {
+            word == flag
+                || word
+                    .strip_prefix(flag)
+                    .is_some_and(|rest| rest.starts_with('='))
+        };
+        words.iter().filter_map(|word| word.to_str()).any(is_flag)
+    };
+    match (kind, command) {
+        (ErrorKind::InvalidSubcommand, _) => FOREIGN_COMMANDS
+            .iter()
+            .find_map(|(foreign, hint)| (*foreign == command).then_some(*hint)),
+        (ErrorKind::UnknownArgument, "token") if has("--audience") => Some(
+            "leave --audience out: the TargetCluster fixes its audience, so the access chooses it",
+        ),
+        (ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument, "exec") if !has("--") => {
+            Some(
+                "put -- before the command, as in: keyferry exec tenant-a/prod -- kubectl get pods",
+            )
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -454,5 +489,32 @@ mod tests {
         assert!(said("exec tenant-a/prod").is_some());
         assert_eq!(said("exec --none tenant-a/prod -- kubectl"), None);
         assert_eq!(said("token tenant-a/prod kubectl"), None);
+    }
+
+    #[test]
+    fn words_of_other_tools_lead_to_the_command() {
+        let hints: Vec<_> = [
+            &["login"][..],
+            &["get", "targets"],
+            &["accesses"],
+            &["status"],
+            &["token", "tenant-a/prod", "--audience", "x"],
+            &["token", "tenant-a/prod", "--audience=x"],
+            &["token", "tenant-a/prod", "--audiences=x"],
+            &["exec", "tenant-a/prod", "--kubeconfig", "x"],
+            &["exec", "tenant-a/prod", "--kubeconfig", "x", "--", "true"],
+        ]
+        .into_iter()
+        .map(|words| {
+            let error = Cli::command()
+                .try_get_matches_from(std::iter::once(&"keyferry").chain(words))
+                .err();
+            let kind = error.map(|error| error.kind());
+            let given: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let hint = kind.and_then(|kind| hint(kind, &given));
+            format!("{}: {}", words.join(" "), hint.unwrap_or("-"))
+        })
+        .collect();
+        insta::assert_snapshot!(hints.join("\n"));
     }
 }

@@ -8,6 +8,7 @@ use keyferry_api::audience::Audience;
 use keyferry_core::import::{self, Choice, MAX_IMPORT_BYTES};
 use keyferry_platform::clock::{Clock, SystemClock};
 
+use crate::args::output_format::ManifestFormatArgs;
 use crate::{local_file, ui};
 
 #[derive(Args)]
@@ -34,6 +35,8 @@ pub(super) struct ImportArgs {
     /// The access provider of a ClusterProfile, if it has several.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     provider: Option<String>,
+    #[command(flatten)]
+    _format: ManifestFormatArgs,
 }
 
 pub(super) fn run(args: &ImportArgs) -> ExitCode {

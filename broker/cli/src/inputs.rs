@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use self::credential_secret::{HubSecret, child_secret};
 use self::output::Output;
+use crate::args::output_format::ManifestFormatArgs;
 use crate::command_error::CommandError;
 use crate::{local_file, ui};
 
@@ -76,6 +77,8 @@ struct NewArgs {
     keyferry_namespace: Namespace,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    _format: ManifestFormatArgs,
 }
 
 #[derive(Args)]
@@ -106,6 +109,8 @@ struct SecretArgs {
     /// The hub's Secret of the credential as YAML or JSON, or - for standard input.
     #[arg(long, value_name = "FILE")]
     hub_secret: PathBuf,
+    #[command(flatten)]
+    _format: ManifestFormatArgs,
 }
 
 #[derive(Args)]

@@ -22,6 +22,7 @@ use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file;
 use serde::Serialize;
 
+use crate::args::output_format::DocumentFormat;
 use crate::args::{HubArgs, KeyferryArgs};
 use crate::command_error::CommandError;
 use crate::ui;
@@ -62,6 +63,8 @@ enum KeysOutput {
     Timeline,
     /// A JSON object.
     Json,
+    /// The same object as YAML.
+    Yaml,
 }
 
 #[derive(Serialize)]
@@ -142,14 +145,18 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
     match args.output {
         KeysOutput::Table => ui::finish(&ui::table(&table(&rows, &journal, now))),
         KeysOutput::Timeline => ui::finish(&timeline(&rows, &journal, now)),
-        KeysOutput::Json => {
+        KeysOutput::Json | KeysOutput::Yaml => {
             let revoked: Vec<_> = journal
                 .revoked
                 .iter()
                 .map(|(kid, revoked)| serde_json::json!({ "kid": kid, "at": revoked.at }))
                 .collect();
             let document = serde_json::json!({ "issuer": journal.issuer.as_str(), "keys": rows, "revoked": revoked });
-            ui::finish_json(&document, ExitCode::SUCCESS)
+            let format = match args.output {
+                KeysOutput::Yaml => DocumentFormat::Yaml,
+                _ => DocumentFormat::Json,
+            };
+            ui::finish_document(&document, format, ExitCode::SUCCESS)
         }
     }
 }

@@ -12,6 +12,7 @@ use secrecy::ExposeSecret;
 
 use crate::args::access::AccessArgs;
 use crate::args::client_config::Reach;
+use crate::args::output_format::ManifestFormatArgs;
 use crate::command_error::CommandError;
 use crate::{kuberc, ui};
 
@@ -31,6 +32,8 @@ pub(super) struct KubeconfigArgs {
         hide_short_help = true
     )]
     exec_command: String,
+    #[command(flatten)]
+    _format: ManifestFormatArgs,
 }
 
 pub(super) async fn run(args: KubeconfigArgs) -> ExitCode {

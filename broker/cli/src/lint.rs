@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::args::address_args::AddressArgs;
 use crate::args::minor::{ApiserverArgs, MinorArgs};
+use crate::args::output_format::DocumentFormat;
 use crate::inner_file::{self, InnerFile};
 use crate::{local_file, ui};
 
@@ -48,6 +49,8 @@ enum LintOutput {
     Text,
     /// A JSON array with one object per file.
     Json,
+    /// The same array as YAML.
+    Yaml,
     /// SARIF 2.1.0, for code hosts.
     Sarif,
 }
@@ -93,8 +96,15 @@ pub(crate) fn run(args: &LintArgs) -> ExitCode {
     let code = code(&linted);
     match args.output {
         LintOutput::Text => ui::finish_with(&text(&linted, args.apiserver.minor), code),
-        LintOutput::Json => ui::finish_json(&json(&linted, release), ExitCode::from(code)),
-        LintOutput::Sarif => ui::finish_json(&sarif(&linted), ExitCode::from(code)),
+        LintOutput::Json => {
+            ui::finish_document(&json(&linted, release), DocumentFormat::Json, code.into())
+        }
+        LintOutput::Yaml => {
+            ui::finish_document(&json(&linted, release), DocumentFormat::Yaml, code.into())
+        }
+        LintOutput::Sarif => {
+            ui::finish_document(&sarif(&linted), DocumentFormat::Json, code.into())
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::client_certificate::user_of;
 use serde_json::{Value, json};
 
+use crate::args::output_format::ManifestFormatArgs;
 use crate::command_error::CommandError;
 use crate::{role_manifest, ui};
 
@@ -31,6 +32,8 @@ pub(super) struct ProxyRoleArgs {
     /// The ServiceAccount that the certificate is for.
     #[arg(long, value_name = "NAMESPACE/NAME")]
     account: String,
+    #[command(flatten)]
+    _format: ManifestFormatArgs,
 }
 
 pub(super) fn run(args: &ProxyRoleArgs) -> ExitCode {
@@ -124,6 +127,7 @@ mod tests {
             port: port.to_owned(),
             scheme: scheme.to_owned(),
             account: account.to_owned(),
+            _format: Default::default(),
         }
     }
 

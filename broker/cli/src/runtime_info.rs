@@ -10,6 +10,7 @@ use keyferry_core::inputs::runtime_info::RuntimeInfo;
 
 use crate::args::HubArgs;
 use crate::args::objects_argument::ObjectsArgs;
+use crate::args::output_format::ManifestFormatArgs;
 use crate::command_error::CommandError;
 use crate::ui;
 use crate::yaml_document::yaml_document;
@@ -32,6 +33,8 @@ pub(super) struct RuntimeInfoArgs {
     objects: ObjectsArgs,
     #[command(flatten)]
     hub: HubArgs,
+    #[command(flatten)]
+    _format: ManifestFormatArgs,
 }
 
 pub(super) async fn run(args: RuntimeInfoArgs) -> ExitCode {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::HubArgs;
 use crate::args::objects_argument::ObjectsArgs;
-use crate::args::output_format::{FormatArgs, OutputFormat};
+use crate::args::output_format::FormatArgs;
 use crate::command_error::CommandError;
 use crate::ui;
 
@@ -77,9 +77,9 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
     {
         note_missing_accounts(&client, &mut rows).await;
     }
-    match args.format.output {
-        OutputFormat::Json => ui::finish_json(&rows, ExitCode::SUCCESS),
-        OutputFormat::Text => {
+    match args.format.output.document() {
+        Some(format) => ui::finish_document(&rows, format, ExitCode::SUCCESS),
+        None => {
             let head = [
                 "NAMESPACE",
                 "ACCESS",

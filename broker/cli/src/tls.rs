@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use self::authority::{Authority, AuthorityError, Certified};
 use crate::args::HubArgs;
+use crate::args::output_format::ManifestFormatArgs;
 use crate::local_file::{self, ReadError};
 use crate::ui;
 use crate::yaml_document::{YamlError, yaml_document};
@@ -108,6 +109,8 @@ struct CertificateArgs {
         default_value_t = 90,
         value_parser = clap::value_parser!(u32).range(1..=825), hide_short_help = true)]
     days: u32,
+    #[command(flatten)]
+    _format: ManifestFormatArgs,
 }
 
 /// The argument is not the name of a namespace.

@@ -7,6 +7,7 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use crate::args::access::AccessArgs;
+use crate::args::output_format::DocumentFormat;
 use crate::ui;
 
 #[derive(Args)]
@@ -24,6 +25,8 @@ enum TokenOutput {
     Token,
     /// The token and how long it may be used.
     Json,
+    /// The same document as YAML.
+    Yaml,
 }
 
 pub(super) async fn run(args: TokenArgs) -> ExitCode {
@@ -32,12 +35,16 @@ pub(super) async fn run(args: TokenArgs) -> ExitCode {
         Err(error) => return ui::command_failed(&error),
     };
     match source.token().await {
-        Ok(token) => match args.output {
-            TokenOutput::Token => ui::finish(token.token.expose_secret()),
-            TokenOutput::Json => {
-                ui::finish(&json!({ "token": token.token.expose_secret(), "expiresInSeconds": token.remaining_lifetime.as_secs() }).to_string())
+        Ok(token) => {
+            let document = || json!({ "token": token.token.expose_secret(), "expiresInSeconds": token.remaining_lifetime.as_secs() });
+            match args.output {
+                TokenOutput::Token => ui::finish(token.token.expose_secret()),
+                TokenOutput::Json => ui::finish(&document().to_string()),
+                TokenOutput::Yaml => {
+                    ui::finish_document(&document(), DocumentFormat::Yaml, ExitCode::SUCCESS)
+                }
             }
-        },
+        }
         Err(error) => ui::command_failed(&error.into()),
     }
 }

@@ -14,7 +14,9 @@ use std::process::ExitCode;
 use keyferry_api::foreign_text;
 use serde::Serialize;
 
+use crate::args::output_format::DocumentFormat;
 use crate::command_error::CommandError;
+use crate::yaml_document::yaml_of_document;
 
 /// Prints a result line.
 ///
@@ -67,12 +69,23 @@ pub(crate) fn finish_with(text: &str, code: u8) -> ExitCode {
     }
 }
 
-/// Prints a value as JSON and exits with `code`; fails when the value cannot be written.
-pub(crate) fn finish_json(value: &impl Serialize, code: ExitCode) -> ExitCode {
-    match json(value) {
-        Ok(text) if result(&text).is_ok() => code,
+/// Prints a value as a document for programs and exits with `code`; fails when the value cannot be
+/// written.
+pub(crate) fn finish_document(
+    value: &impl Serialize,
+    format: DocumentFormat,
+    code: ExitCode,
+) -> ExitCode {
+    let text = match format {
+        DocumentFormat::Json => {
+            json(value).map_err(|error| format!("writing the result as JSON: {error}"))
+        }
+        DocumentFormat::Yaml => yaml_of_document(value).map_err(|error| error.to_string()),
+    };
+    match text {
+        Ok(text) if result(text.trim_end()).is_ok() => code,
         Ok(_) => ExitCode::FAILURE,
-        Err(error) => fail(&format!("writing the result as JSON: {error}"), None),
+        Err(error) => fail(&error, None),
     }
 }
 

@@ -26,7 +26,7 @@ use subject::Subject;
 use crate::args::address_args::AddressArgs;
 use crate::args::minor::ApiserverArgs;
 use crate::args::names;
-use crate::args::output_format::{FormatArgs, OutputFormat};
+use crate::args::output_format::FormatArgs;
 use crate::command_error::CommandError;
 use crate::local_file::ReadError;
 use crate::{inner_file, local_file, ui};
@@ -146,9 +146,9 @@ pub(crate) fn run(args: &VerifyArgs) -> ExitCode {
             } else {
                 code(report.verdict).max(1)
             };
-            match args.format.output {
-                OutputFormat::Json => ui::finish_json(&report, ExitCode::from(code)),
-                OutputFormat::Text => ui::finish_with(&text::of(&report, &about), code),
+            match args.format.output.document() {
+                Some(format) => ui::finish_document(&report, format, ExitCode::from(code)),
+                None => ui::finish_with(&text::of(&report, &about), code),
             }
         }
         Err(error) => ui::misuse(&error.problem, error.fix.as_deref()),

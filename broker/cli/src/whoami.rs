@@ -96,9 +96,9 @@ fn print(answered: &Answered, output: OutputFormat) -> ExitCode {
     let impersonated = answered.impersonated.as_ref().is_none_or(Result::is_ok);
     let code =
         u8::from(!(answered.user.is_ok() && impersonated && same && answered.problems.is_empty()));
-    match output {
-        OutputFormat::Json => ui::finish_json(&document, ExitCode::from(code)),
-        OutputFormat::Text => ui::finish_with(&table(&document), code),
+    match output.document() {
+        Some(format) => ui::finish_document(&document, format, ExitCode::from(code)),
+        None => ui::finish_with(&table(&document), code),
     }
 }
 

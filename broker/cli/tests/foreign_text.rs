@@ -323,8 +323,13 @@ fn commands(setup: &Setup) -> Vec<Vec<String>> {
         .chain(at_target)
         .chain(at_hub)
         .chain(others);
-    all.map(|line| line.split(' ').map(str::to_owned).collect())
-        .collect()
+    all.flat_map(|line| {
+        let as_yaml = line.replace("-o json", "-o yaml");
+        let differs = as_yaml != line;
+        std::iter::once(line).chain(differs.then_some(as_yaml))
+    })
+    .map(|line| line.split(' ').map(str::to_owned).collect())
+    .collect()
 }
 
 /// What is wrong with what a command printed.

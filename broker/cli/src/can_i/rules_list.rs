@@ -10,7 +10,6 @@ use keyferry_client::doctor::target_calls::AccessError;
 use serde_json::{Value, json};
 
 use super::{CanIArgs, DENIED, UNDETERMINED, not_as, user};
-use crate::args::output_format::OutputFormat;
 use crate::command_error::CommandError;
 use crate::ui;
 
@@ -52,14 +51,14 @@ pub(super) async fn list(args: &CanIArgs) -> Result<ExitCode, CommandError> {
     };
     let is_denied = matches!(rules, Err(AccessError::Impersonation(_)));
     let rules = rules.unwrap_or_default();
-    if args.format.output == OutputFormat::Json {
+    if let Some(format) = args.format.output.document() {
         let document = json!({
             "schema": "keyferry.dev/can-i-list/v1", "user": user, "target": target,
             "namespace": namespace, "incomplete": gap.is_some(), "detail": gap,
             "rules": rule_values(&rules), "paths": path_values(&rules),
             "reason": is_denied.then(|| DENIED.name()), "fix": is_denied.then(|| DENIED.fix()),
         });
-        return Ok(ui::finish_json(&document, code));
+        return Ok(ui::finish_document(&document, format, code));
     }
     let table = RulesTable::of(&rules);
     let code = if table.is_cut && gap.is_none() {
