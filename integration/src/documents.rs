@@ -1,8 +1,8 @@
 //! The commands that the README and the documents show, so that tests can check them.
 //!
 //! The info string of a code block says how it is checked. `integration/tests/walk.rs` runs blocks
-//! with `sh run=offline` and `sh run=hub`. No test can run a block with `sh run=no`, so its
-//! commands are only parsed. `exit=1` says that the last command exits with 1. A block with `text
+//! with `sh run=offline` and `sh run=hub`, and `integration/tests/install/kind_page.rs` those with
+//! `sh run=kind`. No test can run a block with `sh run=no`, so its commands are only parsed. `exit=1` says that the last command exits with 1. A block with `text
 //! shows` behind a block that is run is compared with what that prints. A block with `file=NAME` is
 //! a file that later blocks read.
 
@@ -21,6 +21,8 @@ pub enum Run {
     Offline,
     /// Run with a hub and its targets.
     Hub,
+    /// Run in order as one user's session, with clusters that stand for those of kind.
+    Kind,
     /// Only parsed, because the commands need something that a test machine does not have.
     No,
 }
@@ -116,10 +118,11 @@ pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
                     if let Some(last) = blocks.last_mut() {
                         last.shows = Some(block.text);
                     }
-                } else if is_shell(&info)
-                    && shell_commands(&block.text)
-                        .iter()
-                        .any(ShellCommand::is_known)
+                } else if block.run == Some(Run::Kind)
+                    || is_shell(&info)
+                        && shell_commands(&block.text)
+                            .iter()
+                            .any(ShellCommand::is_known)
                 {
                     blocks.push(block);
                 }
@@ -219,6 +222,7 @@ fn run_of(info: &str) -> Option<Run> {
     match value_of(info, "run")? {
         "offline" => Some(Run::Offline),
         "hub" => Some(Run::Hub),
+        "kind" => Some(Run::Kind),
         "no" => Some(Run::No),
         _ => None,
     }

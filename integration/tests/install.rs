@@ -5,6 +5,7 @@ mod applied;
 mod before_cni;
 mod components;
 mod helm;
+mod kind_page;
 pub(crate) mod manifests;
 mod monitoring;
 pub(crate) mod overlay;
@@ -95,6 +96,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test_alone(
             "the_components_serve_with_tls_from_secrets",
             tls_secrets::with_the_components,
+        )
+        .test(
+            "the_page_of_two_kind_clusters_ends_proven",
+            kind_page::ends_proven,
         )
         .test(
             "an_upgrade_keeps_the_crds",

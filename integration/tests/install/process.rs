@@ -42,20 +42,40 @@ pub(crate) struct Shipped {
     pub(crate) config: String,
     /// The variables of the container.
     pub(crate) variables: Vec<(String, String)>,
+    /// The ports of this machine.
+    pub(crate) ports: Ports,
+}
+
+/// A port of this machine for each listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Ports(Vec<(Port, u16)>);
+
+impl Ports {
+    /// Ports that nothing uses.
+    pub(crate) fn free() -> Result<Self, TestError> {
+        let port_of = |(port, _)| Ok((port, free_port()?));
+        let ports: Result<_, TestError> = ADDRESSES.into_iter().map(port_of).collect();
+        ports.map(Self)
+    }
+
+    /// `127.0.0.1:<port>` of a listener.
+    pub(crate) fn address(&self, port: Port) -> String {
+        let own = self.0.iter().find(|(one, _)| *one == port);
+        format!("127.0.0.1:{}", own.map_or(0, |(_, number)| *number))
+    }
 }
 
 /// A running Keyferry, as the ServiceAccount of the installation.
 pub(crate) struct Started {
     pub(crate) process: KeyferryProcess,
     _kubeconfig: ServiceAccountKubeconfig,
-    ports: Vec<(Port, u16)>,
+    ports: Ports,
 }
 
 impl Started {
     /// `127.0.0.1:<port>` of a listener.
     pub(crate) fn address(&self, port: Port) -> String {
-        let own = self.ports.iter().find(|(one, _)| *one == port);
-        format!("127.0.0.1:{}", own.map_or(0, |(_, number)| *number))
+        self.ports.address(port)
     }
 }
 
@@ -72,38 +92,8 @@ pub(crate) fn folder(hubs: &Hubs, name: &str) -> PathBuf {
     hubs.fleet().folder().join(name)
 }
 
-/// Starts the process and waits until it is ready. Certificate files of the configuration become
-/// these.
-pub(crate) async fn start(
-    hubs: &Hubs,
-    plane: &Arc<ControlPlane>,
-    shipped: Shipped,
-    certified: &CertifiedKey,
-) -> Result<Started, TestError> {
-    let Shipped {
-        name,
-        mut config,
-        mut variables,
-    } = shipped;
-    let folder = folder(hubs, name);
-    let mut ports = Vec::new();
-    for (port, addresses) in ADDRESSES {
-        let number = free_port()?;
-        let here = format!("127.0.0.1:{number}");
-        for address in addresses.iter().filter(|address| address.starts_with('0')) {
-            config = config.replace(address, &here);
-        }
-        for (_, value) in &mut variables {
-            if addresses.contains(&value.as_str()) {
-                value.clone_from(&here);
-            }
-        }
-        ports.push((port, number));
-    }
-    let health = ports
-        .iter()
-        .find(|(port, _)| *port == Port::Health)
-        .map_or(0, |(_, number)| *number);
+/// A configuration whose mounted certificates are this one.
+pub(crate) fn with_certificate(mut config: String, certified: &CertifiedKey) -> String {
     for listener in ["discovery", "api", "metrics"] {
         let mounted = format!("/etc/keyferry/{listener}-tls");
         for (file, path) in [
@@ -113,9 +103,37 @@ pub(crate) async fn start(
             config = config.replace(&format!("{mounted}/{file}"), &path.display().to_string());
         }
     }
+    config
+}
+
+/// Starts the process and waits until it is ready.
+pub(crate) async fn start(
+    hubs: &Hubs,
+    plane: &Arc<ControlPlane>,
+    shipped: Shipped,
+) -> Result<Started, TestError> {
+    let Shipped {
+        name,
+        mut config,
+        mut variables,
+        ports,
+    } = shipped;
+    let folder = folder(hubs, name);
+    for (port, addresses) in ADDRESSES {
+        let here = ports.address(port);
+        for address in addresses.iter().filter(|address| address.starts_with('0')) {
+            config = config.replace(address, &here);
+        }
+        for (_, value) in &mut variables {
+            if addresses.contains(&value.as_str()) {
+                value.clone_from(&here);
+            }
+        }
+    }
+    let health = ports.address(Port::Health);
     config = config.replace("/var/log/keyferry", &folder.display().to_string());
     assert!(
-        config.contains(&format!("127.0.0.1:{health}")) && !config.contains("0.0.0.0"),
+        config.contains(&health) && !config.contains("0.0.0.0"),
         "{name}: an address is not replaced: {config}"
     );
     let file = folder.join("config.yaml");
@@ -131,7 +149,7 @@ pub(crate) async fn start(
             .into_iter()
             .map(|(variable, value)| (variable, value.into()))
             .collect(),
-        ready_url: format!("http://127.0.0.1:{health}/readyz"),
+        ready_url: format!("http://{health}/readyz"),
         ready_within: READY_WITHIN,
     };
     Ok(Started {

@@ -11,7 +11,7 @@ use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use super::process::{self, Shipped, Started};
+use super::process::{self, Ports, Shipped, Started};
 use super::setup::{Hubs, TENANT};
 
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -111,12 +111,14 @@ pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestRes
 async fn serve(hubs: &Hubs) -> Result<Started, TestError> {
     let name = "of-the-base";
     let (_, certified) = process::certificate(&process::folder(hubs, name))?;
+    let config = std::fs::read_to_string(shipped("examples/install/base/config.yaml"))?;
     let shipped = Shipped {
         name,
-        config: std::fs::read_to_string(shipped("examples/install/base/config.yaml"))?,
+        config: process::with_certificate(config, &certified),
         variables: Vec::new(),
+        ports: Ports::free()?,
     };
-    process::start(hubs, &hubs.base, shipped, &certified).await
+    process::start(hubs, &hubs.base, shipped).await
 }
 
 fn ready(object: &Value) -> Option<&str> {

@@ -14,7 +14,7 @@ use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
 use super::manifests::{Objects, objects};
-use super::process::{self, Port, Shipped, Started};
+use super::process::{self, Port, Ports, Shipped, Started};
 use super::rendered::charted;
 use super::setup::{Hubs, NAMESPACE, kubectl, values};
 
@@ -120,8 +120,9 @@ async fn serves_with_tls_from_secrets(
         name,
         config,
         variables,
+        ports: Ports::free()?,
     };
-    let keyferry = process::start(hubs, hub, shipped, &certified).await?;
+    let keyferry = process::start(hubs, hub, shipped).await?;
     every_listener_answers(&keyferry, &ca).await?;
     a_target_gets_the_authority(hub, name, &ca).await?;
 
