@@ -12,10 +12,13 @@ mod conflicting_objects;
 mod delivered_token;
 mod error;
 mod flux_references;
+mod last_probe;
 mod object;
 mod object_write;
 mod probe;
+mod probe_cache;
 mod removal;
+mod request_counts;
 mod status;
 mod target_drain;
 
@@ -37,9 +40,10 @@ use keyferry_platform::audit_sink::AuditSink;
 
 use self::access_drain::FinalizerOutcome;
 use self::client_certificate::CertificateRequests;
+use self::last_probe::LastProbe;
 use self::object::DeliveryOutcome;
-pub(crate) use self::probe::MAX_ANSWER_AGE;
-use self::probe::ProbeCache;
+pub(crate) use self::probe_cache::MAX_ANSWER_AGE;
+use self::probe_cache::ProbeCache;
 use crate::context::Context;
 
 /// The longest time between two checks of an access without a known change: its objects may have
@@ -115,6 +119,20 @@ impl Reconciliation<'_> {
     /// As [`Self::grant_delivery`], to a delivery or a probe.
     fn grant_to(&self, requester: Requester, pair: &Pair) -> Result<Grant, Reason> {
         authorise::grant_token(&self.policy, requester, pair.clone(), Review::AuthorChecked)
+    }
+}
+
+/// A delivery, with what policy decides about it.
+#[derive(Clone)]
+struct DeliveryDecision {
+    delivery: Delivery,
+    pair: Result<Pair, Reason>,
+}
+
+impl DeliveryDecision {
+    /// Whether policy grants an object for it.
+    fn writes_object(&self) -> bool {
+        self.pair.is_ok() && self.delivery.object_name.is_some()
     }
 }
 
@@ -199,21 +217,7 @@ impl Deliveries {
     }
 
     async fn reconcile_access(&self, run: &Reconciliation<'_>) -> Result<Next, HubError> {
-        // The object and the policy may differ for a moment; the next change resolves this.
-        if run
-            .policy
-            .accesses
-            .get(run.name)
-            .is_none_or(|access| access.generation != run.access.generation)
-        {
-            return Ok(Next::Retry);
-        }
-        // Nor is anything removed for a target that the policy does not include yet.
-        if !self.context.store.is_in_policy(
-            &run.access.target,
-            &run.policy,
-            &self.context.faults.last_assembly(),
-        ) {
+        if !self.policy_knows(run) {
             return Ok(Next::Retry);
         }
         if !run.policy.targets.contains_key(&run.access.target)
@@ -224,24 +228,7 @@ impl Deliveries {
         }
         self.certificates.keep_listed(run.access);
         let decisions = self.decide_deliveries(run);
-        let refused: Vec<&str> = decisions
-            .iter()
-            .filter(|(_, pair)| pair.is_err())
-            .map(|(delivery, _)| delivery.name.as_str())
-            .collect();
-        let authorized = if refused.is_empty() {
-            Finding::ok("policy grants every delivery")
-        } else {
-            let message = format!(
-                "no TargetCluster grants this to the access and its ServiceAccount: {}",
-                refused.join(", ")
-            );
-            Finding::failed(Reason::TargetNotGranted, message)
-        };
-        let writing = decisions
-            .iter()
-            .any(|(delivery, pair)| pair.is_ok() && delivery.object_name.is_some());
-        let kept = if writing {
+        let kept = if decisions.iter().any(DeliveryDecision::writes_object) {
             self.add_drain_finalizer(run).await?
         } else {
             FinalizerOutcome::Unchanged
@@ -257,40 +244,62 @@ impl Deliveries {
             ..*run
         };
         let probe = self.probe_target(run, &decisions).await;
-        let mut written = Vec::new();
-        for (delivery, pair) in decisions
-            .iter()
-            .filter(|(delivery, _)| delivery.object_name.is_some())
-        {
-            written.push(match pair {
-                Ok(pair) => self.reconcile_delivery(run, delivery, pair, &probe).await,
-                Err(reason) => self.withdraw_delivery(run, delivery, *reason).await,
-            });
-        }
+        let written = self.write_objects(run, &decisions, &probe).await;
         let (left_over, removed) = self.remove_unwanted(run).await;
         let exposed_until = written
             .iter()
             .filter_map(|outcome| outcome.exposed_until)
             .chain(removed)
             .max();
-        let granted = decisions.iter().find_map(|(_, pair)| pair.as_ref().ok());
-        self.report_access(
-            run,
-            AccessOutcome {
-                authorized,
-                written,
-                left_over,
-                exposed_until,
-            },
-            &probe,
-            granted,
-        )
-        .await
+        let granted = decisions
+            .iter()
+            .find_map(|decision| decision.pair.as_ref().ok());
+        let outcome = AccessOutcome {
+            authorized: authorized_finding(&decisions),
+            written,
+            left_over,
+            exposed_until,
+        };
+        self.report_access(run, outcome, &probe, granted).await
+    }
+
+    /// Whether the policy includes this version of the access, and its target. They may differ for
+    /// a moment, and the next change resolves this; until then nothing is written or removed.
+    fn policy_knows(&self, run: &Reconciliation<'_>) -> bool {
+        run.policy
+            .accesses
+            .get(run.name)
+            .is_some_and(|access| access.generation == run.access.generation)
+            && self.context.store.is_in_policy(
+                &run.access.target,
+                &run.policy,
+                &self.context.faults.last_assembly(),
+            )
+    }
+
+    /// Writes the objects of granted deliveries, and withdraws those of refused ones.
+    async fn write_objects(
+        &self,
+        run: &Reconciliation<'_>,
+        decisions: &[DeliveryDecision],
+        probe: &LastProbe,
+    ) -> Vec<DeliveryOutcome> {
+        let mut written = Vec::new();
+        for DeliveryDecision { delivery, pair } in decisions {
+            if delivery.object_name.is_none() {
+                continue;
+            }
+            written.push(match pair {
+                Ok(pair) => self.reconcile_delivery(run, delivery, pair, probe).await,
+                Err(reason) => self.withdraw_delivery(run, delivery, *reason).await,
+            });
+        }
+        written
     }
 
     /// Returns each delivery with policy's decision. An access without deliveries gets those types
     /// that it offers by itself.
-    fn decide_deliveries(&self, run: &Reconciliation<'_>) -> Vec<(Delivery, Result<Pair, Reason>)> {
+    fn decide_deliveries(&self, run: &Reconciliation<'_>) -> Vec<DeliveryDecision> {
         let (policy, live) = (&*run.policy, &*self.context.live);
         let decide = |delivery: &Delivery| {
             let pair = match delivery.object_name {
@@ -303,7 +312,10 @@ impl Deliveries {
                     delivery.delivery_type,
                 ),
             };
-            (delivery.clone(), pair)
+            DeliveryDecision {
+                delivery: delivery.clone(),
+                pair,
+            }
         };
         if !run.access.deliveries.is_empty() {
             return run.access.deliveries.iter().map(decide).collect();
@@ -323,7 +335,7 @@ impl Deliveries {
         let offered: Vec<_> = offered.collect();
         let granted: Vec<_> = offered
             .iter()
-            .filter(|(_, pair)| pair.is_ok())
+            .filter(|decision| decision.pair.is_ok())
             .cloned()
             .collect();
         if granted.is_empty() { offered } else { granted }
@@ -333,7 +345,7 @@ impl Deliveries {
         &self,
         run: &Reconciliation<'_>,
         outcome: AccessOutcome,
-        probe: &probe::LastProbe,
+        probe: &LastProbe,
         granted: Option<&Pair>,
     ) -> Result<Next, HubError> {
         let AccessOutcome {
@@ -391,13 +403,30 @@ impl Deliveries {
     }
 }
 
+/// Reports which deliveries policy refuses.
+fn authorized_finding(decisions: &[DeliveryDecision]) -> Finding {
+    let refused: Vec<&str> = decisions
+        .iter()
+        .filter(|decision| decision.pair.is_err())
+        .map(|decision| decision.delivery.name.as_str())
+        .collect();
+    if refused.is_empty() {
+        return Finding::ok("policy grants every delivery");
+    }
+    let message = format!(
+        "no TargetCluster grants this to the access and its ServiceAccount: {}",
+        refused.join(", ")
+    );
+    Finding::failed(Reason::TargetNotGranted, message)
+}
+
 /// Returns the time of the next reconciliation, the earliest of all that is due. What policy
 /// refuses is not retried: a change of policy is noticed, and a tenant could otherwise cause many
 /// retries.
 fn next_reconciliation(
     written: &[DeliveryOutcome],
     left_over: &[DeliveryStatus],
-    probe: &probe::LastProbe,
+    probe: &LastProbe,
     now: jiff::Timestamp,
 ) -> Next {
     if !left_over.is_empty()

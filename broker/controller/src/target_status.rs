@@ -1,7 +1,7 @@
-//! Writes the status of TargetClusters, and tests whether a target admits identities that none of
-//! its rules names. Only the leader writes it.
+//! Writes the status of TargetClusters. Only the leader writes it.
 
 mod answers;
+mod canary;
 mod discovery_authority;
 mod target_finalizer;
 mod unchecked_policies;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use keyferry_api::condition::{Finding, condition_state, conditions, format_seconds};
 use keyferry_api::config::{
-    CertificateSource, Generation, ObjectSize, Probe, Record, TargetCluster, TokenIssuer,
+    CertificateSource, ObjectFault, ObjectSize, Probe, Record, TargetCluster, TokenIssuer,
 };
 use keyferry_api::issuer::discovery_url;
 use keyferry_api::name::{Namespace, ObjectName};
@@ -28,24 +28,16 @@ use keyferry_hub::ports::HubError;
 use keyferry_hub::targets::Readiness;
 use keyferry_issuer::audience_guard::AudienceGuard;
 use keyferry_platform::fleet_index::FleetIndexReader;
-use keyferry_platform::target_connection::TargetAddress;
-use keyferry_platform::target_probe::ProbeAnswer;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use self::answers::{AnswersByTarget, CanaryAnswer, KnownAnswers};
+use self::answers::{AnswersByTarget, KnownAnswers};
+use self::canary::{CanaryTrial, current_trial};
 pub use self::discovery_authority::DiscoveryAuthority;
 use crate::audience_pairing::UnlistedAudiences;
 use crate::context::Context;
 
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a target is probed with the canary's token.
-const CANARY_INTERVAL: Duration = Duration::from_secs(3600);
-/// How many targets are probed at once.
-const MAX_CONCURRENT_CANARIES: usize = 8;
-/// The pause after a probe without a result.
-const CANARY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
-
 /// What the statuses of TargetClusters are written from.
 pub struct TargetStatusWriter {
     /// What the tasks share.
@@ -71,18 +63,6 @@ pub struct TargetStatusWriter {
     pub policies: Vec<AdmissionPolicyReader>,
     /// Audiences for which the hub refuses a token to no ServiceAccount.
     pub unlisted: UnlistedAudiences,
-}
-
-/// The last probe of a target with the canary's token.
-struct CanaryTrial {
-    generation: Generation,
-    /// The value of `keyferry.dev/requestedAt` that it was for.
-    requested: Option<String>,
-    next_at: Duration,
-    /// Whether the target admitted the canary, if known.
-    admitted: Option<bool>,
-    /// How the target answered; `None` before the first answer and without a token.
-    answer: Option<CanaryAnswer>,
 }
 
 /// Updates statuses until the task is dropped.
@@ -118,7 +98,7 @@ pub async fn run_target_status(writer: TargetStatusWriter) {
                 .context
                 .metrics
                 .keep_targets(|name| writer.context.store.target(name).is_some());
-            start_canary_trials(&writer, &mut trials, &mut running_trials);
+            canary::start_canary_trials(&writer, &mut trials, &mut running_trials);
         } else {
             // Another replica asks the targets, so what this one knows becomes outdated.
             writer.context.metrics.keep_targets(|_| false);
@@ -134,74 +114,6 @@ pub async fn run_target_status(writer: TargetStatusWriter) {
             trials.insert(name, outcome);
         }
         tokio::time::sleep(STATUS_INTERVAL).await;
-    }
-}
-
-/// Probes all due targets concurrently, so that a target that never answers does not delay the
-/// others' status.
-fn start_canary_trials(
-    writer: &Arc<TargetStatusWriter>,
-    trials: &mut HashMap<ObjectName, CanaryTrial>,
-    running_trials: &mut JoinSet<(ObjectName, CanaryTrial)>,
-) {
-    let now = writer.context.clock.now().mono;
-    let policy = writer.context.policy.current();
-    // A managed issuer signs only for granted accesses, so there is no canary token for its
-    // targets.
-    let candidates = policy
-        .targets
-        .values()
-        .filter(|target| target.issuer == TokenIssuer::Hub && target.probe != Probe::Off);
-    for target in candidates.filter(|target| ready_finding(writer, target).is_true()) {
-        let stored = writer.context.store.target(&target.name);
-        let requested = stored.and_then(|record| record.requested_at);
-        let earlier = trials
-            .get(&target.name)
-            .filter(|trial| trial.generation == target.generation);
-        let is_known =
-            earlier.is_some_and(|trial| trial.requested == requested && now < trial.next_at);
-        if is_known || running_trials.len() >= MAX_CONCURRENT_CANARIES {
-            continue;
-        }
-        let (admitted, answer) =
-            earlier.map_or((None, None), |trial| (trial.admitted, trial.answer.clone()));
-        // No further probe of this target starts until this one has ended.
-        trials.insert(
-            target.name.clone(),
-            CanaryTrial {
-                generation: target.generation,
-                requested: requested.clone(),
-                next_at: now + CANARY_RETRY_INTERVAL,
-                admitted,
-                answer,
-            },
-        );
-        let (writer, target) = (Arc::clone(writer), target.clone());
-        running_trials.spawn(async move {
-            let answer = send_canary_token(&writer, &target).await;
-            let now = writer.context.clock.now();
-            let admitted = match answer {
-                Some(ProbeAnswer::Accepted(_)) => Some(true),
-                Some(ProbeAnswer::Refused) => Some(false),
-                _ => None,
-            };
-            let pause = if admitted.is_some() {
-                CANARY_INTERVAL
-            } else {
-                CANARY_RETRY_INTERVAL
-            };
-            let trial = CanaryTrial {
-                generation: target.generation,
-                requested,
-                next_at: now.mono + pause,
-                admitted,
-                answer: answer.map(|answer| CanaryAnswer {
-                    answer,
-                    at: now.wall,
-                }),
-            };
-            (target.name.clone(), trial)
-        });
     }
 }
 
@@ -235,61 +147,47 @@ async fn update_status(
         // The policy does not include this version of the object yet.
         (None, None) => return Ok(()),
     };
-    let conflict = fault.filter(|fault| fault.reason == Reason::AudienceConflict);
-    let conflict = conflict.map(|fault| Finding::problem(fault.reason, fault.message.clone()));
-    let same_identity = target.and_then(|target| {
-        let identity = target.identity.as_ref()?;
-        let conflicts = writer
-            .fleet
-            .current()
-            .index
-            .conflicts(&identity.cluster_dns);
-        // Does not name the other target, as with audiences.
-        let message = "another TargetCluster has the same identity.clusterDNS, so the inputs of \
-                       neither are served; delete one of them, or create it again with another";
-        conflicts.then(|| Finding::problem(Reason::IdentityConflict, message))
-    });
-    let stalled = (!ready.is_true() && ready.reason != Reason::TargetNotReady)
-        .then(|| Finding::problem(ready.reason, ready.message.clone()));
-    let client_certificate = writer.context.targets.last_state(name).is_some_and(|state| state.client_certificate).then(|| {
-        let message = "the Secret of certSecretRef also holds a client certificate or key; it is \
-                       never issued, because an apiserver would authenticate every tenant as its user";
-        Finding::problem(Reason::ClientCertificateIgnored, message)
-    });
-    let open = match target {
-        Some(target) if ready.is_true() => admits_unlisted_user(target, trials),
-        _ => None,
-    };
-    let unpaired = target.and_then(|target| {
-        unchecked_policies::others_may_mint(&writer.pairing, &writer.unlisted, target)
-    });
-    let unguarded = target
-        .and_then(|target| unchecked_policies::others_may_be_selected(&writer.labels, target));
-    let incomplete = unchecked_policies::policies_are_incomplete(&writer.policies);
     let results = known_answers(target, &ready, trials, answers);
-    let (reachable, authenticates) = (results.reachable_finding(), results.authenticates_finding());
+    let reachable = results.reachable_finding();
     writer.context.metrics.report_target(
         name,
         reachable.as_ref().map(Finding::is_true),
         results.accesses.map(|accesses| accesses.counts),
     );
+    let admits_unlisted = target
+        .filter(|_| ready.is_true())
+        .and_then(|target| canary::admits_unlisted_user(target, trials));
+    let unpaired = target.and_then(|target| {
+        unchecked_policies::others_may_mint(&writer.pairing, &writer.unlisted, target)
+    });
+    let unguarded = target
+        .and_then(|target| unchecked_policies::others_may_be_selected(&writer.labels, target));
     let optional = [
-        ("TargetReachable", &reachable),
-        ("TargetAuthenticates", &authenticates),
-        ("Stalled", &stalled),
-        ("AudienceConflict", &conflict),
-        ("IdentityConflict", &same_identity),
-        ("ClientCertificateIgnored", &client_certificate),
-        ("TargetUnrestricted", &open),
-        ("PairingUnprotected", &unpaired),
-        ("LabelsUnprotected", &unguarded),
-        ("AdmissionPolicyIncomplete", &incomplete),
+        ("TargetReachable", reachable),
+        ("TargetAuthenticates", results.authenticates_finding()),
+        ("Stalled", stalled_finding(&ready)),
+        ("AudienceConflict", fault.and_then(audience_conflict)),
+        (
+            "IdentityConflict",
+            target.and_then(|target| identity_conflict(writer, target)),
+        ),
+        (
+            "ClientCertificateIgnored",
+            ignored_client_certificate(writer, name),
+        ),
+        ("TargetUnrestricted", admits_unlisted),
+        ("PairingUnprotected", unpaired),
+        ("LabelsUnprotected", unguarded),
+        (
+            "AdmissionPolicyIncomplete",
+            unchecked_policies::policies_are_incomplete(&writer.policies),
+        ),
     ];
     let mut findings = vec![("Ready", &ready)];
     findings.extend(
         optional
-            .into_iter()
-            .filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))),
+            .iter()
+            .filter_map(|(kind, finding)| Some((*kind, finding.as_ref()?))),
     );
     let outcome = TargetOutcome {
         summary: summary::of_target(&ready, &findings, &results.status_summary()),
@@ -298,6 +196,39 @@ async fn update_status(
         asked_at: results.asked_at(),
     };
     write_status(writer, name, &record, target, outcome).await
+}
+
+/// Returns a finding if the target stays as it is until its spec changes.
+fn stalled_finding(ready: &Finding) -> Option<Finding> {
+    (!ready.is_true() && ready.reason != Reason::TargetNotReady)
+        .then(|| Finding::problem(ready.reason, ready.message.clone()))
+}
+
+fn audience_conflict(fault: &ObjectFault) -> Option<Finding> {
+    (fault.reason == Reason::AudienceConflict)
+        .then(|| Finding::problem(fault.reason, fault.message.clone()))
+}
+
+fn identity_conflict(writer: &TargetStatusWriter, target: &TargetCluster) -> Option<Finding> {
+    let identity = target.identity.as_ref()?;
+    let conflicts = writer
+        .fleet
+        .current()
+        .index
+        .conflicts(&identity.cluster_dns);
+    // Does not name the other target, as with audiences.
+    let message = "another TargetCluster has the same identity.clusterDNS, so the inputs of \
+                   neither are served; delete one of them, or create it again with another";
+    conflicts.then(|| Finding::problem(Reason::IdentityConflict, message))
+}
+
+fn ignored_client_certificate(writer: &TargetStatusWriter, name: &ObjectName) -> Option<Finding> {
+    let state = writer.context.targets.last_state(name)?;
+    let message = "the Secret of certSecretRef also holds a client certificate or key; it is never \
+                   issued, because an apiserver would authenticate every tenant as its user";
+    state
+        .client_certificate
+        .then(|| Finding::problem(Reason::ClientCertificateIgnored, message))
 }
 
 /// Returns what is known of the target's answers; nothing of a target that cannot be used, of a
@@ -320,12 +251,9 @@ fn known_answers<'a>(
             canary: None,
         };
     };
-    let canary = trials
-        .get(&target.name)
-        .filter(|trial| trial.generation == target.generation);
     KnownAnswers {
         accesses: Some(answers.get(&target.name).copied().unwrap_or_default()),
-        canary: canary.and_then(|trial| trial.answer.as_ref()),
+        canary: current_trial(trials, target).and_then(|trial| trial.answer.as_ref()),
     }
 }
 
@@ -418,43 +346,6 @@ fn ready_finding(writer: &TargetStatusWriter, target: &TargetCluster) -> Finding
     }
 }
 
-/// Returns a finding if the target accepted the canary's token, which every rule of a protected
-/// target refuses.
-fn admits_unlisted_user(
-    target: &TargetCluster,
-    trials: &HashMap<ObjectName, CanaryTrial>,
-) -> Option<Finding> {
-    let trial = trials
-        .get(&target.name)
-        .filter(|trial| trial.generation == target.generation)?;
-    let message = "the target accepted a token of Keyferry's canary, which has no rights: no \
-                   rule of its AuthenticationConfiguration restricts which users it accepts; \
-                   keyferry trust prints one";
-    (trial.admitted == Some(true)).then(|| Finding::problem(Reason::TargetUnrestricted, message))
-}
-
-async fn send_canary_token(
-    writer: &TargetStatusWriter,
-    target: &TargetCluster,
-) -> Option<ProbeAnswer> {
-    // The hub accepts no token for a target's audience; the guard of audiences checks that.
-    if target.client_certificates.is_some() {
-        return None;
-    }
-    let Readiness::Ready(ca_pem) = writer.context.targets.readiness(target) else {
-        return None;
-    };
-    let token = writer.guard.canary_token(&target.audience).await.ok()?;
-    let probed = TargetAddress::of_target(target, ca_pem);
-    Some(
-        writer
-            .context
-            .probe
-            .try_token(&probed, token.secret())
-            .await,
-    )
-}
-
 async fn write_status(
     writer: &TargetStatusWriter,
     name: &ObjectName,
@@ -462,54 +353,18 @@ async fn write_status(
     target: Option<&TargetCluster>,
     outcome: TargetOutcome<'_>,
 ) -> Result<(), HubError> {
-    let TargetOutcome {
-        findings,
-        summary,
-        counts,
-        asked_at,
-    } = outcome;
     let now = writer.context.clock.now().wall;
-    let same_counts = record.status.get("accesses") == Some(&json!(counts))
-        && record.status.get("lastHandledReconcileAt")
-            == record.requested_at.as_ref().map(|at| json!(at)).as_ref();
-    let last_probe_time = asked_at.map(|at| {
-        recent_probe_time(&record.status, at)
-            .filter(|_| same_counts)
-            .unwrap_or_else(|| format_seconds(at))
-    });
     let mut status = TargetClusterStatus {
         observed_generation: Some(record.generation),
-        summary: Some(summary),
-        conditions: conditions(&record.status, record.generation, now, &findings),
-        accesses: counts,
-        last_probe_time,
+        conditions: conditions(&record.status, record.generation, now, &outcome.findings),
+        accesses: outcome.counts,
+        last_probe_time: last_probe_time(record, &outcome),
         last_handled_reconcile_at: record.requested_at.clone(),
+        summary: Some(outcome.summary),
         ..TargetClusterStatus::default()
     };
     if let Some(target) = target {
-        let source = match target.certificate {
-            CertificateSource::Secret(_) => "Secret",
-            CertificateSource::TrustBundle(_) => "ClusterTrustBundle",
-            CertificateSource::Inline(_) => "Inline",
-            CertificateSource::System => "SystemRoots",
-        };
-        status.certificate_authority = Some(source.to_owned());
-        let base = match target.issuer {
-            TokenIssuer::Hub => {
-                let published = writer.context.published.current();
-                status.issuer = published.map(|published| published.issuer.as_str().to_owned());
-                writer.public_url.clone()
-            }
-            TokenIssuer::Keyferry => {
-                let own = format!("{}/issuers/{name}", writer.public_url);
-                status.issuer = Some(own.clone());
-                own
-            }
-        };
-        status.discovery_url = Some(discovery_url(&base));
-        status.discovery_certificate_authority = writer.discovery_authority.current();
-        status.username_prefix = Some(writer.username_prefix.clone());
-        status.cluster_resource_namespace = Some(writer.namespace.to_string());
+        describe_target(writer, target, &mut status);
     }
     let Some(mut change) = merge_patch(&record.status, &json!(status)) else {
         return Ok(());
@@ -520,7 +375,64 @@ async fn write_status(
         Err(HubError::NotFound(_) | HubError::Conflict(_)) => return Ok(()),
         outcome => drop(outcome?),
     }
-    for (kind, finding) in &findings {
+    write_events(writer, name, record, &outcome.findings, now).await;
+    Ok(())
+}
+
+/// Returns when the target was asked last. The time alone is no reason to write a status, so an
+/// earlier time stays for a while.
+fn last_probe_time(record: &Record, outcome: &TargetOutcome<'_>) -> Option<String> {
+    let same_counts = record.status.get("accesses") == Some(&json!(outcome.counts))
+        && record.status.get("lastHandledReconcileAt")
+            == record.requested_at.as_ref().map(|at| json!(at)).as_ref();
+    let asked_at = outcome.asked_at?;
+    let time = recent_probe_time(&record.status, asked_at)
+        .filter(|_| same_counts)
+        .unwrap_or_else(|| format_seconds(asked_at));
+    Some(time)
+}
+
+/// Adds to a status what the administrator of a valid target configures there.
+fn describe_target(
+    writer: &TargetStatusWriter,
+    target: &TargetCluster,
+    status: &mut TargetClusterStatus,
+) {
+    let source = match target.certificate {
+        CertificateSource::Secret(_) => "Secret",
+        CertificateSource::TrustBundle(_) => "ClusterTrustBundle",
+        CertificateSource::Inline(_) => "Inline",
+        CertificateSource::System => "SystemRoots",
+    };
+    status.certificate_authority = Some(source.to_owned());
+    let base = match target.issuer {
+        TokenIssuer::Hub => {
+            let published = writer.context.published.current();
+            status.issuer = published.map(|published| published.issuer.as_str().to_owned());
+            writer.public_url.clone()
+        }
+        TokenIssuer::Keyferry => {
+            let own = format!("{}/issuers/{}", writer.public_url, target.name);
+            status.issuer = Some(own.clone());
+            own
+        }
+    };
+    status.discovery_url = Some(discovery_url(&base));
+    status.discovery_certificate_authority = writer.discovery_authority.current();
+    status.username_prefix = Some(writer.username_prefix.clone());
+    status.cluster_resource_namespace = Some(writer.namespace.to_string());
+}
+
+/// Writes an Event about each finding that the status did not have yet.
+async fn write_events(
+    writer: &TargetStatusWriter,
+    name: &ObjectName,
+    record: &Record,
+    findings: &[(&str, &Finding)],
+    now: Timestamp,
+) {
+    let subject = Subject::of_target(name, record.uid.as_str());
+    for (kind, finding) in findings {
         let truth = if finding.is_true() { "True" } else { "False" };
         let news = condition_state(&record.status, kind) != Some((truth, finding.reason.as_str()));
         // An admission policy of the hub affects all targets at once, so only the log reports it.
@@ -534,7 +446,6 @@ async fn write_status(
                     | "AdmissionPolicyIncomplete"
             )
         {
-            let subject = Subject::of_target(name, record.uid.as_str());
             event::write_event(
                 &writer.context.objects,
                 &*writer.context.random,
@@ -545,5 +456,4 @@ async fn write_status(
             .await;
         }
     }
-    Ok(())
 }

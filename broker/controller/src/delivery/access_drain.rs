@@ -1,4 +1,4 @@
-//! TargetFinalizers a deleted access: its objects remain until the last written token has expired, so that
+//! Drains a deleted access: its objects remain until the last written token has expired, so that
 //! their consumers can finish cleanly. Meanwhile nothing is minted or written. When the finalizer
 //! is removed, the objects lose their owner and the hub garbage-collects them.
 

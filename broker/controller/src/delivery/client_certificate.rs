@@ -3,8 +3,7 @@
 //! The private key exists only in this process until its certificate is issued and checked. A
 //! restarted process, or a new leader, makes a new key and a new request (decision 0027).
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::Hash;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +14,7 @@ use keyferry_api::reason::Reason;
 use keyferry_core::access_status::TokenReport;
 use keyferry_core::audit::TokenNote;
 use keyferry_core::authorise::{self, Grant, Pair};
-use keyferry_core::client_certificate::{
-    self, COUNTING_WINDOW, CountedRequest, RequestProgress, WantedCertificate,
-};
+use keyferry_core::client_certificate::{self, CountedRequest, RequestProgress, WantedCertificate};
 use keyferry_core::delivery::{
     self, CredentialNote, DeliveredCertificate, ObjectBody, OwnedObject, Snapshot,
 };
@@ -30,6 +27,7 @@ use secrecy::SecretString;
 
 use super::error::DeliveryError;
 use super::object::DELIVERY_ROUTE;
+use super::request_counts::{MAX_REQUESTS_PER_NAMESPACE, RequestCounts, RequestLimit};
 use super::{Deliveries, Reconciliation};
 
 /// How often a waiting request is checked.
@@ -37,12 +35,6 @@ const APPROVAL_POLL_INTERVAL: Duration = Duration::from_secs(3);
 /// The shortest time between two requests of one delivery: its author can edit the Secret, and
 /// each edit asks for a new certificate.
 const MIN_REQUEST_INTERVAL: Duration = Duration::from_secs(30);
-/// The most requests for one access within [`COUNTING_WINDOW`]. Its author can rename deliveries,
-/// and each name asks for a certificate; an access has at most 16 at once.
-const MAX_REQUESTS_PER_ACCESS: usize = 32;
-/// The most requests for all accesses of one namespace within [`COUNTING_WINDOW`]. Its tenant can
-/// create accesses without end, also by deleting others.
-const MAX_REQUESTS_PER_NAMESPACE: usize = 64;
 /// How long a renewal may wait for its automatic approval before the access is reported.
 const APPROVAL_GRACE_PERIOD: Duration = Duration::from_secs(60);
 /// How long until a request that was not signed, or signed wrongly, is made again.
@@ -85,70 +77,6 @@ struct PendingRequest {
 pub(super) struct CertificateRequests {
     last: Mutex<HashMap<(AccessName, ObjectName), LastRequest>>,
     counts: Mutex<RequestCounts>,
-}
-
-/// When requests were made. A deleted access stays until its requests no longer count, so deleting
-/// and recreating it does not reset its limit. Another name does not reset its namespace's.
-#[derive(Default)]
-struct RequestCounts {
-    of_access: HashMap<AccessName, VecDeque<Timestamp>>,
-    of_namespace: HashMap<Namespace, VecDeque<Timestamp>>,
-    /// The namespaces whose earlier requests were read from the hub since this replica leads.
-    restored: HashSet<Namespace>,
-}
-
-/// Which limit holds a request up, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RequestLimit {
-    limit: usize,
-    of: &'static str,
-    wait: Duration,
-}
-
-impl RequestCounts {
-    /// Counts one more request of an access and of its namespace.
-    ///
-    /// # Errors
-    /// The limit that is reached.
-    fn count_request(&mut self, access: &AccessName, now: Timestamp) -> Result<(), RequestLimit> {
-        forget_old(&mut self.of_access, now);
-        forget_old(&mut self.of_namespace, now);
-        let of_namespace = self
-            .of_namespace
-            .entry(access.namespace.clone())
-            .or_default();
-        let of_access = self.of_access.entry(access.clone()).or_default();
-        for (times, limit, of) in [
-            (&*of_namespace, MAX_REQUESTS_PER_NAMESPACE, "this namespace"),
-            (&*of_access, MAX_REQUESTS_PER_ACCESS, "this access"),
-        ] {
-            if let Some(first) = times.front().filter(|_| times.len() >= limit) {
-                let age = now.duration_since(*first).try_into().unwrap_or_default();
-                let wait = COUNTING_WINDOW.saturating_sub(age);
-                return Err(RequestLimit { limit, of, wait });
-            }
-        }
-        of_namespace.push_back(now);
-        of_access.push_back(now);
-        Ok(())
-    }
-
-    /// Adds the requests that the hub still has, made by any leader. What this process counted
-    /// itself stays where the hub has fewer, because their objects can be deleted.
-    fn restore_counts(&mut self, namespace: &Namespace, times: Vec<Timestamp>) {
-        let counted = self.of_namespace.entry(namespace.clone()).or_default();
-        if times.len() > counted.len() {
-            *counted = times.into();
-        }
-        self.restored.insert(namespace.clone());
-    }
-}
-
-fn forget_old<K: Eq + Hash>(counts: &mut HashMap<K, VecDeque<Timestamp>>, now: Timestamp) {
-    counts.retain(|_, times| {
-        times.retain(|time| client_certificate::is_counted(*time, now));
-        !times.is_empty()
-    });
 }
 
 impl CertificateRequests {
@@ -254,12 +182,8 @@ impl Deliveries {
             .map_err(|reason| self.explain_refusal(run, pair, reason))?;
         let name = (run.name.clone(), delivery.name.clone());
         self.restore_request_counts(&run.name.namespace).await?;
-        let PendingRequest {
-            request,
-            key,
-            created,
-        } = self.start_or_continue_request(run, &name, &grant)?;
-        let object = client_certificate::name_of(&request);
+        let pending = self.start_or_continue_request(run, &name, &grant)?;
+        let object = client_certificate::name_of(&pending.request);
         let path = format!("{}/{object}", client_certificate::COLLECTION_PATH);
         if !self.context.is_leader() {
             return Err(DeliveryError::new(
@@ -274,7 +198,7 @@ impl Deliveries {
             .await
             .map_err(explain_forbidden)?;
         let Some(read) = read else {
-            if created {
+            if pending.created {
                 // Deleted, by the hub's garbage collector or by a user.
                 self.certificates.finish_request(&name.0, &name.1);
                 return Err(DeliveryError::new(
@@ -283,36 +207,14 @@ impl Deliveries {
                 )
                 .with_retry_after(MIN_REQUEST_INTERVAL));
             }
-            let now = self.context.clock.now().wall;
-            let body = client_certificate::request_object(&request, run.name, &delivery.name, now);
-            let created = self
-                .context
-                .objects
-                .create_plain(client_certificate::COLLECTION_PATH, &body);
-            created.await.map_err(explain_forbidden)?;
-            tracing::info!(access = %run.name, request = %object, "a client certificate was \
-                requested");
+            self.create_request(run, delivery, &pending.request).await?;
             self.mark_created(&name);
             return self.report_waiting(run, &name, &object, current, "its approval");
         };
         self.mark_created(&name);
-        match client_certificate::request_progress(read.value(), &request) {
+        match client_certificate::request_progress(read.value(), &pending.request) {
             RequestProgress::Issued(chain) => {
-                let now = self.context.clock.now().wall;
-                match request.check_issued(&chain, now) {
-                    Ok(certificate) => Ok(Issuance::Issued(Box::new(IssuedKeyPair {
-                        certificate,
-                        key,
-                        grant,
-                    }))),
-                    Err(mismatch) => {
-                        let message = format!(
-                            "the certificate of CertificateSigningRequest {object} was not \
-                             written: {mismatch}"
-                        );
-                        Err(self.record_refusal(run, &name, Reason::CertificateMismatch, message))
-                    }
-                }
+                self.check_certificate(run, &name, pending, grant, &chain)
             }
             RequestProgress::Pending => {
                 self.report_waiting(run, &name, &object, current, "its approval")
@@ -331,6 +233,52 @@ impl Deliveries {
             RequestProgress::Foreign => {
                 let message = format!("CertificateSigningRequest {object} was replaced by another");
                 Err(self.record_refusal(run, &name, Reason::CertificateMismatch, message))
+            }
+        }
+    }
+
+    /// Creates the CertificateSigningRequest of a request.
+    async fn create_request(
+        &self,
+        run: &Reconciliation<'_>,
+        delivery: &Delivery,
+        request: &CertificateRequest,
+    ) -> Result<(), DeliveryError> {
+        let now = self.context.clock.now().wall;
+        let body = client_certificate::request_object(request, run.name, &delivery.name, now);
+        let created = self
+            .context
+            .objects
+            .create_plain(client_certificate::COLLECTION_PATH, &body);
+        created.await.map_err(explain_forbidden)?;
+        let object = client_certificate::name_of(request);
+        tracing::info!(access = %run.name, request = %object, "a client certificate was requested");
+        Ok(())
+    }
+
+    /// Accepts an issued certificate only if it is the requested one.
+    fn check_certificate(
+        &self,
+        run: &Reconciliation<'_>,
+        name: &(AccessName, ObjectName),
+        pending: PendingRequest,
+        grant: Grant,
+        chain: &[u8],
+    ) -> Result<Issuance, DeliveryError> {
+        let now = self.context.clock.now().wall;
+        match pending.request.check_issued(chain, now) {
+            Ok(certificate) => Ok(Issuance::Issued(Box::new(IssuedKeyPair {
+                certificate,
+                key: pending.key,
+                grant,
+            }))),
+            Err(mismatch) => {
+                let object = client_certificate::name_of(&pending.request);
+                let message = format!(
+                    "the certificate of CertificateSigningRequest {object} was not written: \
+                     {mismatch}"
+                );
+                Err(self.record_refusal(run, name, Reason::CertificateMismatch, message))
             }
         }
     }
@@ -618,85 +566,5 @@ fn explain_forbidden(error: HubError) -> DeliveryError {
             ),
         ),
         error => error.into(),
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    fn access(name: &str) -> AccessName {
-        AccessName::parse(name).unwrap()
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    #[test]
-    fn accesses_under_new_names_share_the_limit_of_their_namespace() {
-        let mut counts = RequestCounts::default();
-        for number in 0..64 {
-            let name = access(&format!("tenant-a/loop-{number}"));
-            assert_eq!(counts.count_request(&name, at(number)), Ok(()), "{name}");
-        }
-        let reached = counts
-            .count_request(&access("tenant-a/new"), at(100))
-            .unwrap_err();
-        assert_eq!((reached.limit, reached.of), (64, "this namespace"));
-        assert_eq!(reached.wait, Duration::from_secs(3500));
-        // What is refused is not counted, and another namespace is not concerned.
-        assert_eq!(
-            counts.count_request(&access("tenant-b/new"), at(100)),
-            Ok(())
-        );
-        assert_eq!(
-            counts.count_request(&access("tenant-a/new"), at(3600)),
-            Ok(())
-        );
-        assert!(
-            counts
-                .count_request(&access("tenant-a/new"), at(3600))
-                .is_err()
-        );
-    }
-
-    #[test]
-    fn one_access_cannot_use_up_its_namespace() {
-        let mut counts = RequestCounts::default();
-        for _ in 0..32 {
-            counts
-                .count_request(&access("tenant-a/one"), at(0))
-                .unwrap();
-        }
-        let reached = counts
-            .count_request(&access("tenant-a/one"), at(1))
-            .unwrap_err();
-        assert_eq!((reached.limit, reached.of), (32, "this access"));
-        assert_eq!(
-            counts.count_request(&access("tenant-a/other"), at(1)),
-            Ok(())
-        );
-    }
-
-    #[test]
-    fn the_requests_of_an_earlier_leader_count() {
-        let mut counts = RequestCounts::default();
-        let name = access("tenant-a/new");
-        counts.restore_counts(&name.namespace, (0..64).map(at).collect());
-        assert!(counts.count_request(&name, at(100)).is_err());
-        assert_eq!(
-            counts.count_request(&access("tenant-b/new"), at(100)),
-            Ok(())
-        );
-        // Objects that were deleted meanwhile do not lower what this process counted itself.
-        let mut counts = RequestCounts::default();
-        for number in 0..64 {
-            let name = access(&format!("tenant-a/loop-{number}"));
-            counts.count_request(&name, at(number)).unwrap();
-        }
-        counts.restore_counts(&name.namespace, vec![at(0)]);
-        assert!(counts.count_request(&name, at(100)).is_err());
     }
 }

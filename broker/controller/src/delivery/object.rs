@@ -11,7 +11,7 @@ use keyferry_core::authorise::{Grant, Pair};
 use keyferry_core::delivery::{self, Bearer, ObjectBody, Snapshot};
 
 use super::error::DeliveryError;
-use super::probe::LastProbe;
+use super::last_probe::LastProbe;
 use super::{Deliveries, Reconciliation};
 
 /// The route name in audit records.

@@ -17,8 +17,8 @@ use keyferry_core::readiness::NotReady;
 use super::client_certificate::{Issuance, is_of_another_user};
 use super::delivered_token::token_report;
 use super::error::DeliveryError;
+use super::last_probe::LastProbe;
 use super::object::{DELIVERY_ROUTE, Progress, render_object};
-use super::probe::LastProbe;
 use super::removal::{Removal, earlier_token};
 use super::{Deliveries, Reconciliation};
 

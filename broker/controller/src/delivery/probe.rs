@@ -1,111 +1,26 @@
-//! ProbeCache from time to time whether the target accepts a token of the access, and caches the
-//! answer.
+//! Tests from time to time whether the target accepts a token of the access.
 
-use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::condition::Finding;
-use keyferry_api::config::{Delivery, Generation, Probe, Record, TargetCluster};
-use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::config::{Delivery, Probe, Record, TargetCluster};
 use keyferry_api::reason::Reason;
-use keyferry_api::summary::SilenceCause;
-use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::audit::TokenNote;
 use keyferry_core::authorise::{self, Pair, Requester};
-use keyferry_core::target_address::RefusedAddress;
 use keyferry_hub::targets::Readiness;
 use keyferry_platform::target_connection::TargetAddress;
-use keyferry_platform::target_probe::{ProbeAnswer, Silence};
-use parking_lot::{Mutex, MutexGuard};
+use keyferry_platform::target_probe::ProbeAnswer;
 
-use super::{Deliveries, Reconciliation};
-
-/// How long an accepting answer is cached.
-const ACCEPTED_ANSWER_TTL: Duration = Duration::from_secs(600);
-/// How long a refusal or a failure is cached.
-const FAILED_ANSWER_TTL: Duration = Duration::from_secs(60);
-/// How long a person's request stays open, while its probes are refused or fail.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(900);
-/// For how long the status of an access says what its target answers now. It is asked again after
-/// [`ACCEPTED_ANSWER_TTL`], `lastProbeTime` may be five minutes older than the probe, and the rest is for a slow
-/// hub.
-pub(crate) const MAX_ANSWER_AGE: Duration = Duration::from_secs(1200);
+use super::last_probe::LastProbe;
+use super::probe_cache::{
+    FAILED_ANSWER_TTL, ProbeBasis, ProbeOccasion, ProbeRecord, Requested, answer_ttl,
+};
+use super::{Deliveries, DeliveryDecision, Reconciliation};
 
 /// The route name in audit records.
 const PROBE_ROUTE: &str = "probe";
-
-/// The last answers of the targets.
-#[derive(Default)]
-pub(super) struct ProbeCache(Mutex<ProbeHistory>);
-
-#[derive(Default)]
-struct ProbeHistory {
-    accesses: HashMap<AccessName, ProbeRecord>,
-    /// Targets that did not answer, for any access: the generation, when, and why.
-    silent: HashMap<ObjectName, TargetSilence>,
-    /// The last requests of people, for accesses that are asked only then.
-    requests: HashMap<AccessName, ProbeRequest>,
-}
-
-/// The values of `keyferry.dev/requestedAt` that an access was last reconciled with.
-struct ProbeRequest {
-    target: ObjectName,
-    requested: Requested,
-    /// Since when the target is to be asked; `None` once it accepted a token.
-    open_since: Option<Duration>,
-}
-
-/// Why the target is to be asked, if it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ProbeOccasion {
-    /// An object holds such a token, so the target is asked from time to time.
-    Regular,
-    /// A person has just requested it.
-    Requested,
-    /// A person requested it, and the target has accepted no token since.
-    RequestOpen,
-    /// Nobody waits for the answer.
-    None,
-}
-
-#[derive(Clone)]
-struct TargetSilence {
-    target: Generation,
-    /// The handled `keyferry.dev/requestedAt` of the target.
-    requested: Option<String>,
-    at: Duration,
-    asked_at: Timestamp,
-    silence: Silence,
-}
-
-#[derive(Clone)]
-struct ProbeRecord {
-    basis: ProbeBasis,
-    at: Duration,
-    /// The same time for people.
-    asked_at: Timestamp,
-    answer: ProbeAnswer,
-}
-
-/// What an answer depends on besides the target.
-#[derive(Clone, PartialEq, Eq)]
-struct ProbeBasis {
-    access: Generation,
-    target: Generation,
-    /// The published keys and their issuer at that time: a later change may change the answer.
-    published: Option<u64>,
-    /// The handled `keyferry.dev/requestedAt` of the access and of the target.
-    requested: Requested,
-    /// How many keys were revoked at that time: a later revocation may concern the key of the
-    /// probed token.
-    revoked: usize,
-}
-
-/// The values of `keyferry.dev/requestedAt`: of the access, and of its target.
-type Requested = (Option<String>, Option<String>);
 
 /// The token that a probe tries.
 struct ProbeToken {
@@ -123,256 +38,13 @@ impl ProbeToken {
     }
 }
 
-/// The result of the last probe of an access.
-#[derive(Clone, Default)]
-pub(super) struct LastProbe {
-    answer: Option<ProbeAnswer>,
-    /// When the target was asked.
-    asked_at: Option<Timestamp>,
-    /// Why the target was not probed.
-    not_probed: Option<(Reason, String)>,
-    /// Whether a person waits for the answer, so that the status says why there is none.
-    is_requested: bool,
-    next: Option<Duration>,
-    /// What is wrong with the username by which the target knows the token.
-    unexpected: Option<String>,
-}
-
-impl ProbeCache {
-    pub(super) fn forget_access(&self, name: &AccessName) {
-        let mut history = self.lock_history();
-        history.accesses.remove(name);
-        history.requests.remove(name);
-    }
-
-    /// Forgets every answer, because another replica asks now.
-    pub(super) fn forget_all(&self) {
-        *self.lock_history() = ProbeHistory::default();
-    }
-
-    /// Returns on which occasion the target of an access is asked that is asked only on request.
-    /// `reported` are the values that the statuses call handled. They count until this process has
-    /// seen the access, so that a new leader does not repeat every request.
-    fn request_occasion(
-        &self,
-        name: &AccessName,
-        target: &TargetCluster,
-        requested: &Requested,
-        reported: Requested,
-        now: Duration,
-    ) -> ProbeOccasion {
-        let mut history = self.lock_history();
-        let earlier = history.requests.get(name);
-        let earlier = earlier.filter(|request| request.target == target.name);
-        let handled = earlier.map(|request| request.requested.clone());
-        let handled = handled.unwrap_or(reported);
-        let is_new = |value: &Option<String>, handled| value.is_some() && *value != handled;
-        let is_new = is_new(&requested.0, handled.0) || is_new(&requested.1, handled.1);
-        let open_since = if is_new {
-            Some(now)
-        } else {
-            earlier.and_then(|request| request.open_since)
-        };
-        let open_since = open_since.filter(|since| now.saturating_sub(*since) < REQUEST_TIMEOUT);
-        let request = ProbeRequest {
-            target: target.name.clone(),
-            requested: requested.clone(),
-            open_since,
-        };
-        history.requests.insert(name.clone(), request);
-        match open_since {
-            None => ProbeOccasion::None,
-            Some(_) if is_new => ProbeOccasion::Requested,
-            Some(_) => ProbeOccasion::RequestOpen,
-        }
-    }
-
-    /// Returns the last answer of the target, if it is not too old and nothing that it depends on
-    /// has changed.
-    fn cached_answer(
-        &self,
-        name: &AccessName,
-        basis: &ProbeBasis,
-        now: Duration,
-    ) -> Option<LastProbe> {
-        let history = self.lock_history();
-        let record = history.accesses.get(name)?;
-        if record.basis != *basis {
-            return None;
-        }
-        let left = (record.at + answer_ttl(&record.answer)).saturating_sub(now);
-        (!left.is_zero()).then(|| LastProbe::cached(record.answer.clone(), record.asked_at, left))
-    }
-
-    /// Returns why a target did not answer, and how long this is still cached. When the cached
-    /// failure expires, one access probes again while the others keep using it; else each would
-    /// wait for the target's timeout.
-    fn recent_silence(
-        &self,
-        target: &TargetCluster,
-        requested: Option<&String>,
-        now: Duration,
-    ) -> Option<(TargetSilence, Duration)> {
-        let mut history = self.lock_history();
-        let silent = history
-            .silent
-            .get_mut(&target.name)
-            .filter(|silent| silent.target == target.generation)
-            .filter(|silent| silent.requested.as_ref() == requested)?;
-        let left = (silent.at + FAILED_ANSWER_TTL).saturating_sub(now);
-        if left.is_zero() {
-            silent.at = now;
-            return None;
-        }
-        Some((silent.clone(), left))
-    }
-
-    fn record_answer(&self, name: &AccessName, target: &TargetCluster, record: ProbeRecord) {
-        let mut history = self.lock_history();
-        match &record.answer {
-            // One answer of the target's name says nothing about the next one.
-            ProbeAnswer::AddressRefused(_) => {}
-            ProbeAnswer::Unanswered(silence) => {
-                let silent = TargetSilence {
-                    target: target.generation,
-                    requested: record.basis.requested.1.clone(),
-                    at: record.at,
-                    asked_at: record.asked_at,
-                    silence: silence.clone(),
-                };
-                history.silent.insert(target.name.clone(), silent);
-            }
-            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => {
-                history.silent.remove(&target.name);
-            }
-        }
-        if matches!(record.answer, ProbeAnswer::Accepted(_))
-            && let Some(request) = history.requests.get_mut(name)
-        {
-            request.open_since = None;
-        }
-        history.accesses.insert(name.clone(), record);
-    }
-
-    fn lock_history(&self) -> MutexGuard<'_, ProbeHistory> {
-        self.0.lock()
-    }
-}
-
-impl LastProbe {
-    /// An answer that is cached for the time `left`.
-    fn cached(answer: ProbeAnswer, asked_at: Timestamp, left: Duration) -> Self {
-        Self {
-            answer: Some(answer),
-            asked_at: Some(asked_at),
-            next: Some(left),
-            ..Self::default()
-        }
-    }
-
-    /// No probe is ever sent, and an access that requires one cannot have it.
-    fn never(message: &str) -> Self {
-        Self {
-            not_probed: Some((Reason::ProbeUnanswered, message.to_owned())),
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn reachable_finding(&self) -> Option<Finding> {
-        Some(match self.answer.as_ref()? {
-            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::ok("the target answered"),
-            ProbeAnswer::Unanswered(silence) => {
-                Finding::failed(Reason::ProbeUnanswered, silence.text.clone())
-            }
-            ProbeAnswer::AddressRefused(destination) => Finding::failed(
-                Reason::TargetAddressRefused,
-                describe_refused_address(destination.kind),
-            ),
-        })
-    }
-
-    pub(super) fn authenticates_finding(&self) -> Option<Finding> {
-        let Some(answer) = &self.answer else {
-            let (reason, message) = self.not_probed.clone().filter(|_| self.is_requested)?;
-            return Some(Finding::unknown(reason, message));
-        };
-        Some(match answer {
-            ProbeAnswer::Accepted(_) => match &self.unexpected {
-                Some(what) => Finding::failed(Reason::IdentityUnexpected, what.clone()),
-                None => Finding::ok("the target accepted a token of this access"),
-            },
-            ProbeAnswer::Refused => Finding::failed(
-                Reason::ProbeRefused,
-                "the target answered 401 to a token of this access",
-            ),
-            ProbeAnswer::Unanswered(silence) => {
-                Finding::unknown(Reason::ProbeUnanswered, silence.text.clone())
-            }
-            ProbeAnswer::AddressRefused(destination) => Finding::unknown(
-                Reason::TargetAddressRefused,
-                describe_refused_address(destination.kind),
-            ),
-        })
-    }
-
-    pub(super) fn target_identity(&self) -> Option<TargetIdentity> {
-        match self.answer.as_ref()? {
-            ProbeAnswer::Accepted(identity) if !identity.username.is_empty() => {
-                Some(identity.clone())
-            }
-            _ => None,
-        }
-    }
-
-    pub(super) fn silence_cause(&self) -> Option<SilenceCause> {
-        match &self.answer {
-            Some(ProbeAnswer::Unanswered(silence)) => Some(silence.cause),
-            _ => None,
-        }
-    }
-
-    pub(super) fn asked_at(&self) -> Option<Timestamp> {
-        self.asked_at
-    }
-
-    pub(super) fn next_probe(&self) -> Option<Duration> {
-        self.next
-    }
-
-    /// Returns what blocks the delivery of an access with `probe: Require`.
-    pub(super) fn blocking_reason(&self) -> Option<(Reason, String)> {
-        match &self.answer {
-            Some(ProbeAnswer::Accepted(_)) => self
-                .unexpected
-                .clone()
-                .map(|what| (Reason::IdentityUnexpected, what)),
-            Some(ProbeAnswer::Refused) => Some((
-                Reason::ProbeRefused,
-                "the target answered 401 to a token of this access".to_owned(),
-            )),
-            Some(ProbeAnswer::Unanswered(silence)) => Some((
-                Reason::ProbeUnanswered,
-                format!("the target could not be probed: {}", silence.text),
-            )),
-            Some(ProbeAnswer::AddressRefused(destination)) => Some((
-                Reason::TargetAddressRefused,
-                describe_refused_address(destination.kind),
-            )),
-            None => Some(self.not_probed.clone().unwrap_or((
-                Reason::ProbeUnanswered,
-                "the target has not been probed yet".to_owned(),
-            ))),
-        }
-    }
-}
-
 impl Deliveries {
     /// Returns the last answer of the target, and probes again when that is due. An access without
     /// objects is probed only if a person asks for it: its callers find out for themselves.
     pub(super) async fn probe_target(
         &self,
         run: &Reconciliation<'_>,
-        decisions: &[(Delivery, Result<Pair, Reason>)],
+        decisions: &[DeliveryDecision],
     ) -> LastProbe {
         let seen = self.probe_if_due(run, decisions).await;
         let unexpected = match &seen.answer {
@@ -387,7 +59,7 @@ impl Deliveries {
     async fn probe_if_due(
         &self,
         run: &Reconciliation<'_>,
-        decisions: &[(Delivery, Result<Pair, Reason>)],
+        decisions: &[DeliveryDecision],
     ) -> LastProbe {
         let Some(token) = self.probe_token(run, decisions) else {
             return LastProbe::default();
@@ -505,13 +177,13 @@ impl Deliveries {
     fn probe_token(
         &self,
         run: &Reconciliation<'_>,
-        decisions: &[(Delivery, Result<Pair, Reason>)],
+        decisions: &[DeliveryDecision],
     ) -> Option<ProbeToken> {
         let granted = |of_object: bool| {
             decisions
                 .iter()
-                .filter(move |(delivery, _)| delivery.object_name.is_some() == of_object)
-                .find_map(|(delivery, pair)| Some((delivery, pair.as_ref().ok()?)))
+                .filter(move |decision| decision.delivery.object_name.is_some() == of_object)
+                .find_map(|decision| Some((&decision.delivery, decision.pair.as_ref().ok()?)))
         };
         if let Some((delivery, pair)) = granted(true) {
             return Some(ProbeToken {
@@ -637,18 +309,6 @@ fn handled_request(record: &Record) -> Option<String> {
 fn last_probe_time(run: &Reconciliation<'_>) -> Option<Timestamp> {
     let time = run.stored.record.status.get("lastProbeTime")?;
     time.as_str()?.parse().ok()
-}
-
-/// How long an answer is cached.
-fn answer_ttl(answer: &ProbeAnswer) -> Duration {
-    match answer {
-        ProbeAnswer::Accepted(_) => ACCEPTED_ANSWER_TTL,
-        _ => FAILED_ANSWER_TTL,
-    }
-}
-
-fn describe_refused_address(kind: RefusedAddress) -> String {
-    format!("nothing was sent to the target, because it or its proxy has {kind}")
 }
 
 /// Returns what is wrong with a username at a target. Without the hub's prefix, the hub's users
