@@ -147,13 +147,50 @@ async fn update_status(
         // The policy does not include this version of the object yet.
         (None, None) => return Ok(()),
     };
-    let results = known_answers(target, &ready, trials, answers);
-    let reachable = results.reachable_finding();
+    let assembled = AssembledTarget {
+        target,
+        fault,
+        ready,
+    };
+    let results = known_answers(target, &assembled.ready, trials, answers);
     writer.context.metrics.report_target(
         name,
-        reachable.as_ref().map(Finding::is_true),
+        results.reachable_finding().as_ref().map(Finding::is_true),
         results.accesses.map(|accesses| accesses.counts),
     );
+    let further = further_findings(writer, name, &assembled, trials, &results);
+    let mut findings = vec![("Ready", &assembled.ready)];
+    findings.extend(further.iter().map(|(kind, finding)| (*kind, finding)));
+    let outcome = TargetOutcome {
+        summary: summary::of_target(&assembled.ready, &findings, &results.status_summary()),
+        findings,
+        counts: results.accesses.map(|accesses| accesses.counts),
+        asked_at: results.asked_at(),
+    };
+    write_status(writer, name, &record, target, outcome).await
+}
+
+/// What policy made of one version of a TargetCluster: a target, or a fault.
+struct AssembledTarget<'a> {
+    target: Option<&'a TargetCluster>,
+    fault: Option<&'a ObjectFault>,
+    ready: Finding,
+}
+
+/// Returns what a status reports beside `Ready`, by the type of the condition.
+fn further_findings(
+    writer: &TargetStatusWriter,
+    name: &ObjectName,
+    assembled: &AssembledTarget<'_>,
+    trials: &HashMap<ObjectName, CanaryTrial>,
+    results: &KnownAnswers<'_>,
+) -> Vec<(&'static str, Finding)> {
+    let AssembledTarget {
+        target,
+        fault,
+        ready,
+    } = assembled;
+    let same_identity = target.and_then(|target| identity_conflict(writer, target));
     let admits_unlisted = target
         .filter(|_| ready.is_true())
         .and_then(|target| canary::admits_unlisted_user(target, trials));
@@ -162,40 +199,24 @@ async fn update_status(
     });
     let unguarded = target
         .and_then(|target| unchecked_policies::others_may_be_selected(&writer.labels, target));
-    let optional = [
-        ("TargetReachable", reachable),
+    let incomplete = unchecked_policies::policies_are_incomplete(&writer.policies);
+    let client_certificate = ignored_client_certificate(writer, name);
+    let findings = [
+        ("TargetReachable", results.reachable_finding()),
         ("TargetAuthenticates", results.authenticates_finding()),
-        ("Stalled", stalled_finding(&ready)),
+        ("Stalled", stalled_finding(ready)),
         ("AudienceConflict", fault.and_then(audience_conflict)),
-        (
-            "IdentityConflict",
-            target.and_then(|target| identity_conflict(writer, target)),
-        ),
-        (
-            "ClientCertificateIgnored",
-            ignored_client_certificate(writer, name),
-        ),
+        ("IdentityConflict", same_identity),
+        ("ClientCertificateIgnored", client_certificate),
         ("TargetUnrestricted", admits_unlisted),
         ("PairingUnprotected", unpaired),
         ("LabelsUnprotected", unguarded),
-        (
-            "AdmissionPolicyIncomplete",
-            unchecked_policies::policies_are_incomplete(&writer.policies),
-        ),
+        ("AdmissionPolicyIncomplete", incomplete),
     ];
-    let mut findings = vec![("Ready", &ready)];
-    findings.extend(
-        optional
-            .iter()
-            .filter_map(|(kind, finding)| Some((*kind, finding.as_ref()?))),
-    );
-    let outcome = TargetOutcome {
-        summary: summary::of_target(&ready, &findings, &results.status_summary()),
-        findings,
-        counts: results.accesses.map(|accesses| accesses.counts),
-        asked_at: results.asked_at(),
-    };
-    write_status(writer, name, &record, target, outcome).await
+    findings
+        .into_iter()
+        .filter_map(|(kind, finding)| Some((kind, finding?)))
+        .collect()
 }
 
 /// Returns a finding if the target stays as it is until its spec changes.
