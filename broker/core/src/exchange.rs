@@ -125,36 +125,21 @@ pub fn parse_exchange(
     certificate: ClientCertificate,
 ) -> Result<ExchangeRequest<'_>, ExchangeError> {
     let parameters = parse_parameters(form)?;
-    let invalid = |parameter, problem| ExchangeError::InvalidRequest { parameter, problem };
-    let by_certificate = match parameters.grant_type.as_deref() {
-        Some(GRANT_TYPE) => false,
-        Some(GRANT_TYPE_CERTIFICATE) if certificate == ClientCertificate::Presented => true,
-        Some(_) => {
-            return Err(invalid(
-                "grant_type",
-                "must be urn:ietf:params:oauth:grant-type:token-exchange",
-            ));
-        }
-        None => {
-            return Err(invalid(
-                "grant_type",
-                "is missing; it must be urn:ietf:params:oauth:grant-type:token-exchange",
-            ));
-        }
-    };
+    let proof = required_proof(parameters.grant_type.as_deref(), certificate)?;
+    let by_token = proof == RequiredProof::SubjectToken;
     let subject_token = parameters.subject_token.map(PresentedToken::new);
     // A token beside client credentials is not refused here: a caller with both proofs gets the
     // answer of every caller that is not accepted.
-    if subject_token.is_none() && !by_certificate {
-        return Err(invalid(
+    if subject_token.is_none() && by_token {
+        return Err(invalid_request(
             "subject_token",
             "is missing; send the caller's own token",
         ));
     }
     let token_type = parameters.subject_token_type.as_deref();
     let known = token_type.map(|given| SUBJECT_TOKEN_TYPES.contains(&given));
-    if known == Some(false) || (known.is_none() && !by_certificate) {
-        return Err(invalid(
+    if known == Some(false) || (known.is_none() && by_token) {
+        return Err(invalid_request(
             "subject_token_type",
             "must be urn:ietf:params:oauth:token-type:jwt, or :id_token or :access_token for a \
              token that is a JWT",
@@ -164,18 +149,18 @@ pub fn parse_exchange(
         None | Some(TOKEN_TYPE_JWT) => TOKEN_TYPE_JWT,
         Some(TOKEN_TYPE_ACCESS_TOKEN) => TOKEN_TYPE_ACCESS_TOKEN,
         Some(_) => {
-            return Err(invalid(
+            return Err(invalid_request(
                 "requested_token_type",
                 "must be urn:ietf:params:oauth:token-type:jwt or :access_token, or absent",
             ));
         }
     };
-    let audience = parameters.audience.ok_or(invalid(
+    let audience = parameters.audience.ok_or(invalid_request(
         "audience",
         "is missing; it names the access as <namespace>/<access>",
     ))?;
     let access = AccessName::parse(&audience)
-        .map_err(|_| invalid("audience", "must be <namespace>/<access>"))?;
+        .map_err(|_| invalid_request("audience", "must be <namespace>/<access>"))?;
     let min_ttl = parameters
         .min_ttl
         .map(|text| parse_seconds(&text))
@@ -183,7 +168,12 @@ pub fn parse_exchange(
     let tell_cluster = match parameters.keyferry_cluster.as_deref() {
         None => false,
         Some("true") => true,
-        Some(_) => return Err(invalid("keyferry_cluster", "must be true or absent")),
+        Some(_) => {
+            return Err(invalid_request(
+                "keyferry_cluster",
+                "must be true or absent",
+            ));
+        }
     };
     Ok(ExchangeRequest {
         subject_token,
@@ -194,11 +184,37 @@ pub fn parse_exchange(
     })
 }
 
+/// What proves who the caller is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequiredProof {
+    SubjectToken,
+    ClientCertificate,
+}
+
+/// Returns the proof that a grant type needs. Client credentials without a certificate are refused
+/// as every unknown grant type.
+fn required_proof(
+    grant_type: Option<&str>,
+    certificate: ClientCertificate,
+) -> Result<RequiredProof, ExchangeError> {
+    match grant_type {
+        Some(GRANT_TYPE) => Ok(RequiredProof::SubjectToken),
+        Some(GRANT_TYPE_CERTIFICATE) if certificate == ClientCertificate::Presented => {
+            Ok(RequiredProof::ClientCertificate)
+        }
+        Some(_) => Err(invalid_request(
+            "grant_type",
+            "must be urn:ietf:params:oauth:grant-type:token-exchange",
+        )),
+        None => Err(invalid_request(
+            "grant_type",
+            "is missing; it must be urn:ietf:params:oauth:grant-type:token-exchange",
+        )),
+    }
+}
+
 fn parse_seconds(text: &str) -> Result<Duration, ExchangeError> {
-    let problem = ExchangeError::InvalidRequest {
-        parameter: "min_ttl",
-        problem: "must be a whole number of seconds",
-    };
+    let problem = invalid_request("min_ttl", "must be a whole number of seconds");
     if text.len() > 6 || text.bytes().any(|byte| !byte.is_ascii_digit()) {
         return Err(problem);
     }
@@ -206,15 +222,9 @@ fn parse_seconds(text: &str) -> Result<Duration, ExchangeError> {
 }
 
 fn parse_parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
-    let malformed = ExchangeError::InvalidRequest {
-        parameter: "body",
-        problem: "is not a form in UTF-8",
-    };
+    let malformed = invalid_request("body", "is not a form in UTF-8");
     if form.len() > MAX_FORM_BYTES {
-        return Err(ExchangeError::InvalidRequest {
-            parameter: "body",
-            problem: "is larger than 64 KiB",
-        });
+        return Err(invalid_request("body", "is larger than 64 KiB"));
     }
     // Even without percent-encoding, a valid form is UTF-8.
     let form = std::str::from_utf8(form).map_err(|_| malformed)?;
@@ -228,62 +238,56 @@ fn parse_parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
         if value.is_empty() {
             continue;
         }
+        refuse_unsupported(&key)?;
         let (name, slot) = match &*key {
             "grant_type" => ("grant_type", &mut read.grant_type),
             "subject_token" => ("subject_token", &mut read.subject_token),
             "subject_token_type" => ("subject_token_type", &mut read.subject_token_type),
             "requested_token_type" => ("requested_token_type", &mut read.requested_token_type),
             "audience" if read.audience.is_some() => {
-                return Err(ExchangeError::InvalidTarget {
-                    parameter: "audience",
-                    problem: "must be given exactly once",
-                });
+                return Err(invalid_target("audience", "must be given exactly once"));
             }
             "audience" => ("audience", &mut read.audience),
             "min_ttl" => ("min_ttl", &mut read.min_ttl),
             "keyferry_cluster" => ("keyferry_cluster", &mut read.keyferry_cluster),
-            "resource" => {
-                return Err(ExchangeError::InvalidTarget {
-                    parameter: "resource",
-                    problem: "is not supported; use audience",
-                });
-            }
-            "scope" => {
-                return Err(ExchangeError::InvalidRequest {
-                    parameter: "scope",
-                    problem: "is not supported; the TargetAccess alone decides what the token is \
-                              for",
-                });
-            }
-            "actor_token" => {
-                return Err(ExchangeError::InvalidRequest {
-                    parameter: "actor_token",
-                    problem: "is not supported; a caller acts for another ServiceAccount by \
-                              callers[] of its TargetAccess",
-                });
-            }
-            "actor_token_type" => {
-                return Err(ExchangeError::InvalidRequest {
-                    parameter: "actor_token_type",
-                    problem: "is not supported",
-                });
-            }
-            "expiration_seconds" => {
-                return Err(ExchangeError::InvalidRequest {
-                    parameter: "expiration_seconds",
-                    problem: "cannot be chosen by callers; use min_ttl",
-                });
-            }
             _ => continue,
         };
         if slot.replace(value).is_some() {
-            return Err(ExchangeError::InvalidRequest {
-                parameter: name,
-                problem: "is given more than once",
-            });
+            return Err(invalid_request(name, "is given more than once"));
         }
     }
     Ok(read)
+}
+
+/// Refuses a parameter of other exchanges that asks for what is not offered here: to ignore it would
+/// issue another token than the one that was requested.
+fn refuse_unsupported(parameter: &str) -> Result<(), ExchangeError> {
+    Err(match parameter {
+        "resource" => invalid_target("resource", "is not supported; use audience"),
+        "scope" => invalid_request(
+            "scope",
+            "is not supported; the TargetAccess alone decides what the token is for",
+        ),
+        "actor_token" => invalid_request(
+            "actor_token",
+            "is not supported; a caller acts for another ServiceAccount by callers[] of its \
+             TargetAccess",
+        ),
+        "actor_token_type" => invalid_request("actor_token_type", "is not supported"),
+        "expiration_seconds" => invalid_request(
+            "expiration_seconds",
+            "cannot be chosen by callers; use min_ttl",
+        ),
+        _ => return Ok(()),
+    })
+}
+
+fn invalid_request(parameter: &'static str, problem: &'static str) -> ExchangeError {
+    ExchangeError::InvalidRequest { parameter, problem }
+}
+
+fn invalid_target(parameter: &'static str, problem: &'static str) -> ExchangeError {
+    ExchangeError::InvalidTarget { parameter, problem }
 }
 
 /// Decodes percent-encoding strictly. `form_urlencoded` would repair `%zz` and bytes that are not
