@@ -5,17 +5,18 @@
 //! then check the rest. So only an authorised caller learns the state of its target. Before
 //! issuance, policy and the live objects are rechecked, in case they changed meanwhile.
 
+mod request;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_api::config::{DeliveryType, Policy, TargetCluster};
-use keyferry_api::lifetime;
+use keyferry_api::config::{Policy, TargetCluster};
 use keyferry_api::moment::Moment;
-use keyferry_api::name::{AccessName, Namespace, ObjectName};
+use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
 use keyferry_core::audit::{AuditRecord, RefusedCertificate, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
-use keyferry_core::caller::{PresentedToken, VerifiedCaller};
+use keyferry_core::caller::VerifiedCaller;
 use keyferry_core::inputs::credential::InputCaller;
 use keyferry_core::request_id::RequestId;
 use keyferry_hub::live::LiveObjects;
@@ -24,7 +25,6 @@ use keyferry_issuer::advice;
 use keyferry_issuer::mint::{FromCache, Mint, Minted};
 use keyferry_issuer::publication::PublicationReader;
 use keyferry_issuer::settings::CallerSettings;
-use keyferry_keys::bound_token::BoundToken;
 use keyferry_keys::caller_certificate::PresentedChain;
 use keyferry_listener::Source;
 use keyferry_platform::audit_sink::{AuditSink, Recording};
@@ -40,74 +40,12 @@ use crate::external_callers::ExternalCallers;
 use crate::refusal_budget::RefusalBudget;
 use crate::refusal_summary::{RefusalSummary, SummarisedRefusal};
 
+use self::request::decision_of;
+pub use self::request::{Credential, Issuance, Refusal, Request};
+
 /// The deadline of a decision. Each call that it waits for has a shorter limit of its own, but
 /// several in sequence may exceed this one.
 const DECISION_DEADLINE: Duration = Duration::from_secs(30);
-
-/// How a caller proves who it is. A request with both proofs is refused before it gets here.
-#[derive(Debug)]
-pub enum Credential<'a> {
-    /// The caller's own token.
-    Token(PresentedToken<'a>),
-    /// The client certificate of its connection.
-    Certificate(Arc<PresentedChain>),
-}
-
-/// One request on the token API.
-pub struct Request<'a> {
-    /// The route, `exchange` or `kubeconfig`; goes into the audit record.
-    pub route: &'static str,
-    /// The proof of who the caller is.
-    pub credential: Credential<'a>,
-    /// The access that the caller asks for.
-    pub access: AccessName,
-    /// The minimum remaining lifetime of the issued token.
-    pub min_ttl: Option<Duration>,
-    /// Whether the response contains the address of a cluster, which some targets do not have.
-    pub needs_cluster: bool,
-    /// The delivery types that fit the response; policy must allow at least one of them.
-    pub deliveries: &'static [DeliveryType],
-    /// Correlates the response with its audit record.
-    pub request_id: RequestId,
-    /// The network source of the request, for rate limits.
-    pub source: Source,
-}
-
-/// What an authorised caller gets.
-#[derive(Debug)]
-pub struct Issuance {
-    /// The token.
-    pub token: Arc<BoundToken>,
-    /// The token's remaining lifetime for the caller.
-    pub remaining_lifetime: Duration,
-    /// The target of the token; its settings are in `policy`.
-    pub target: ObjectName,
-    /// The policy that granted the token.
-    pub policy: Arc<Policy>,
-    /// The target's CA certificates as PEM.
-    pub ca_pem: Option<Arc<str>>,
-}
-
-/// Why a request got nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The stable code.
-    pub reason: Reason,
-    /// An explanation for an authorised caller; every other caller gets the reason alone.
-    pub detail: Option<String>,
-    /// When to retry, if known.
-    pub retry_after: Option<Duration>,
-}
-
-impl From<Reason> for Refusal {
-    fn from(reason: Reason) -> Self {
-        Self {
-            reason,
-            detail: None,
-            retry_after: None,
-        }
-    }
-}
 
 /// The dependencies of a [`Broker`].
 pub struct BrokerParts {
@@ -513,23 +451,9 @@ impl Broker {
             .targets
             .get(grant.pair().target())
             .ok_or(Reason::TargetNotGranted)?;
-        if request.needs_cluster && !target.is_cluster() {
-            return Err(refusal_with_detail(
-                Reason::RequestInvalid,
-                "the target has kind: Audience, so it is no cluster; exchange the token at \
-                 /v1/token"
-                    .to_owned(),
-            ));
-        }
+        request.require_cluster(target)?;
         let ca_pem = self.ready_ca(target)?;
-        let min_ttl = request.min_ttl.unwrap_or_default();
-        if min_ttl > lifetime::greatest_min_ttl(grant.pair().lifetime()) {
-            let most = lifetime::greatest_min_ttl(grant.pair().lifetime()).as_secs();
-            return Err(refusal_with_detail(
-                Reason::RequestInvalid,
-                format!("min_ttl may be at most {most} for this target"),
-            ));
-        }
+        let min_ttl = request.allowed_min_ttl(&grant)?;
         let Minted { token, from_cache } =
             self.parts
                 .mint
@@ -549,7 +473,7 @@ impl Broker {
                 "min_ttl is more than the lifetime of the hub's tokens: this one has {} s left",
                 usable.as_secs()
             );
-            return Err(refusal_with_detail(Reason::RequestInvalid, detail));
+            return Err(Refusal::with_detail(Reason::RequestInvalid, detail));
         }
         if let Some(external) = &self.parts.external {
             external.use_up(&caller.caller)?;
@@ -645,33 +569,8 @@ impl Broker {
                 Some(fix) => format!("{error}; {fix}"),
                 None => error.to_string(),
             };
-            refusal_with_detail(error.reason(), detail)
+            Refusal::with_detail(error.reason(), detail)
         })
-    }
-}
-
-fn refusal_with_detail(reason: Reason, detail: String) -> Refusal {
-    Refusal {
-        reason,
-        detail: Some(detail),
-        retry_after: None,
-    }
-}
-
-/// Classifies a refusal for audit and metrics: `denied` is a decision about the request, `failed`
-/// means that Keyferry could not carry out what was allowed.
-fn decision_of(reason: Reason) -> &'static str {
-    use Reason as R;
-    match reason {
-        reason if reason.is_about_caller() => "denied",
-        R::DelegationForbidden
-        | R::InputCredentialRejected
-        | R::InputsNotGranted
-        | R::RateLimited
-        | R::RequestInvalid
-        | R::TargetNotGranted
-        | R::TargetSuspended => "denied",
-        _ => "failed",
     }
 }
 

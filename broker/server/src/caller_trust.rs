@@ -327,7 +327,13 @@ impl CallerTrust {
         let (version, uid) = read.map_or((None, last.uid), |(version, uid)| {
             (Some(version), Some(uid))
         });
-        let withdrawn = authority.is_none();
+        let effect = if authority.is_none() {
+            "the CA of client certificates was withdrawn; its certificates are refused"
+        } else if has_less {
+            "certificates were removed from the CA of client certificates; the others stay"
+        } else {
+            "the changed CA of client certificates cannot be used; the old one stays"
+        };
         let reported = if is_unknown && !has_less {
             last.error
         } else {
@@ -355,18 +361,22 @@ impl CallerTrust {
             }
             return;
         }
-        if !is_new && !has_less {
-            return;
+        if is_new || has_less {
+            self.report_failed_read(secret, uid, &error, effect).await;
         }
+    }
+
+    /// Reports a Secret whose CA cannot be used, and what this changes, in the log, the metrics and
+    /// an Event about the Secret.
+    async fn report_failed_read(
+        &self,
+        secret: &ObjectName,
+        uid: Option<String>,
+        error: &CallerTrustError,
+        effect: &str,
+    ) {
         self.metrics.caller_authority_reloaded(false);
-        let outcome = if withdrawn {
-            "the CA of client certificates was withdrawn; its certificates are refused"
-        } else if has_less {
-            "certificates were removed from the CA of client certificates; the others stay"
-        } else {
-            "the changed CA of client certificates cannot be used; the old one stays"
-        };
-        tracing::error!(reason = %Reason::CallerAuthorityInvalid, %error, "{outcome}");
+        tracing::error!(reason = %Reason::CallerAuthorityInvalid, %error, "{effect}");
         if let Some(uid) = uid {
             let about = event::Subject::of_secret(&self.access.namespace, secret, &uid);
             let finding = Finding::failed(Reason::CallerAuthorityInvalid, error.message());
@@ -375,7 +385,7 @@ impl CallerTrust {
                 &*self.access.random,
                 &about,
                 &finding,
-                now.wall,
+                self.clock.now().wall,
             )
             .await;
         }

@@ -78,33 +78,32 @@ pub(super) async fn answer_kubeconfig(
         source,
     };
     match broker.issue_credential(&request).await {
-        Ok(Issuance {
-            token,
-            target,
-            policy,
-            ca_pem,
-            ..
-        }) => {
-            let Some(target) = policy.targets.get(&target) else {
-                return refuse(Reason::TargetNotGranted);
-            };
-            let parts = KubeconfigParts {
-                target,
-                ca_pem: ca_pem.as_deref(),
-                access: &access,
-                token: token.secret(),
-            };
-            match kubeconfig::render_kubeconfig(&parts) {
-                Ok(document) => refusal::secret_answer(
-                    StatusCode::OK,
-                    "application/yaml",
-                    document.expose_secret().to_owned(),
-                    Some(id),
-                ),
-                Err(_) => refuse(Reason::MintFailed),
-            }
-        }
+        Ok(issuance) => render_issuance(&issuance, &access, id),
         Err(refused) => refusal::refusal_response(&refused, Surface::Resource, Some(id)),
+    }
+}
+
+/// Renders the kubeconfig with an issued token.
+fn render_issuance(issuance: &Issuance, access: &AccessName, id: RequestId) -> Response<Body> {
+    let refuse =
+        |reason: Reason| refusal::refusal_response(&reason.into(), Surface::Resource, Some(id));
+    let Some(target) = issuance.policy.targets.get(&issuance.target) else {
+        return refuse(Reason::TargetNotGranted);
+    };
+    let parts = KubeconfigParts {
+        target,
+        ca_pem: issuance.ca_pem.as_deref(),
+        access,
+        token: issuance.token.secret(),
+    };
+    match kubeconfig::render_kubeconfig(&parts) {
+        Ok(document) => refusal::secret_answer(
+            StatusCode::OK,
+            "application/yaml",
+            document.expose_secret().to_owned(),
+            Some(id),
+        ),
+        Err(_) => refuse(Reason::MintFailed),
     }
 }
 

@@ -33,7 +33,8 @@ pub(super) struct ErrorBody<'a> {
     error_description: &'a str,
 }
 
-enum Outside {
+/// What a client may learn about the cause of a refusal.
+enum RefusalClass {
     /// The caller's token was not accepted.
     Caller,
     /// Access is denied, for whatever reason.
@@ -50,22 +51,104 @@ enum Outside {
     NotReady,
 }
 
-fn response_class(reason: Reason) -> Outside {
+fn response_class(reason: Reason) -> RefusalClass {
     use Reason as R;
     match reason {
-        reason if reason.is_about_caller() => Outside::Caller,
-        R::InputCredentialRejected => Outside::Caller,
-        R::InputsNotGranted => Outside::NotFound,
-        R::DelegationForbidden | R::TargetNotGranted => Outside::Denied,
+        reason if reason.is_about_caller() => RefusalClass::Caller,
+        R::InputCredentialRejected => RefusalClass::Caller,
+        R::InputsNotGranted => RefusalClass::NotFound,
+        R::DelegationForbidden | R::TargetNotGranted => RefusalClass::Denied,
         R::CallerGone
         | R::DecisionTimedOut
         | R::HubUnreachable
         | R::ReviewFailed
-        | R::ReviewForbidden => Outside::Unavailable,
-        R::AuditUnavailable | R::GrantSuperseded | R::InputsUnread => Outside::Unavailable,
-        R::RateLimited => Outside::Limited,
-        R::RequestInvalid => Outside::Request,
-        _ => Outside::NotReady,
+        | R::ReviewForbidden => RefusalClass::Unavailable,
+        R::AuditUnavailable | R::GrantSuperseded | R::InputsUnread => RefusalClass::Unavailable,
+        R::RateLimited => RefusalClass::Limited,
+        R::RequestInvalid => RefusalClass::Request,
+        _ => RefusalClass::NotReady,
+    }
+}
+
+/// The status and the body of a refusal.
+struct RefusalText {
+    status: StatusCode,
+    error: &'static str,
+    description: String,
+}
+
+impl RefusalText {
+    fn new(status: StatusCode, error: &'static str, description: impl Into<String>) -> Self {
+        Self {
+            status,
+            error,
+            description: description.into(),
+        }
+    }
+
+    /// Describes a refusal as far as the client of this route may learn its cause.
+    fn of(refusal: &Refusal, surface: Surface) -> Self {
+        let detail = refusal.detail.as_deref();
+        match (response_class(refusal.reason), surface) {
+            (RefusalClass::Caller, Surface::Exchange) => Self::new(
+                StatusCode::BAD_REQUEST,
+                "invalid_request",
+                "the subject_token was not accepted",
+            ),
+            (RefusalClass::Caller, Surface::Inputs) => Self::new(
+                StatusCode::UNAUTHORIZED,
+                "invalid_token",
+                "the credential was not accepted",
+            ),
+            (RefusalClass::Caller, Surface::Resource) => Self::new(
+                StatusCode::UNAUTHORIZED,
+                "invalid_token",
+                "the bearer token was not accepted",
+            ),
+            (RefusalClass::Denied, Surface::Exchange) => Self::new(
+                StatusCode::BAD_REQUEST,
+                "invalid_target",
+                "the audience names no access that this caller may use",
+            ),
+            (RefusalClass::Denied, Surface::Resource | Surface::Inputs) => Self::new(
+                StatusCode::FORBIDDEN,
+                "access_denied",
+                "this caller may use no such access",
+            ),
+            (RefusalClass::NotFound, _) => Self::new(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "there is no such path for this credential",
+            ),
+            (RefusalClass::Unavailable, _) => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "temporarily_unavailable",
+                "try again shortly",
+            ),
+            (RefusalClass::Limited, _) => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "temporarily_unavailable",
+                "too many requests; try again shortly",
+            ),
+            (RefusalClass::Request, _) => Self::new(
+                StatusCode::BAD_REQUEST,
+                "invalid_request",
+                detail.unwrap_or("the request is malformed"),
+            ),
+            (RefusalClass::NotReady, surface) => Self::not_ready(refusal, surface),
+        }
+    }
+
+    fn not_ready(refusal: &Refusal, surface: Surface) -> Self {
+        let error = match surface {
+            Surface::Inputs => "inputs_not_available",
+            Surface::Exchange | Surface::Resource => "target_not_ready",
+        };
+        let description = match &refusal.detail {
+            Some(detail) => format!("{}: {detail}", refusal.reason),
+            None => refusal.reason.to_string(),
+        };
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error, description)
     }
 }
 
@@ -75,85 +158,17 @@ pub fn refusal_response(
     surface: Surface,
     request_id: Option<RequestId>,
 ) -> Response<Body> {
-    let detail = refusal.detail.as_deref();
-    let exchange = surface == Surface::Exchange;
-    let (status, error, description) = match response_class(refusal.reason) {
-        Outside::Caller if exchange => (
-            StatusCode::BAD_REQUEST,
-            "invalid_request",
-            "the subject_token was not accepted".to_owned(),
-        ),
-        Outside::Caller if surface == Surface::Inputs => (
-            StatusCode::UNAUTHORIZED,
-            "invalid_token",
-            "the credential was not accepted".to_owned(),
-        ),
-        Outside::Caller => (
-            StatusCode::UNAUTHORIZED,
-            "invalid_token",
-            "the bearer token was not accepted".to_owned(),
-        ),
-        Outside::Denied if exchange => (
-            StatusCode::BAD_REQUEST,
-            "invalid_target",
-            "the audience names no access that this caller may use".to_owned(),
-        ),
-        Outside::Denied => (
-            StatusCode::FORBIDDEN,
-            "access_denied",
-            "this caller may use no such access".to_owned(),
-        ),
-        Outside::NotFound => (
-            StatusCode::NOT_FOUND,
-            "not_found",
-            "there is no such path for this credential".to_owned(),
-        ),
-        Outside::Unavailable => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "temporarily_unavailable",
-            "try again shortly".to_owned(),
-        ),
-        Outside::Limited => {
-            let text = "too many requests; try again shortly".to_owned();
-            (
-                StatusCode::TOO_MANY_REQUESTS,
-                "temporarily_unavailable",
-                text,
-            )
-        }
-        Outside::Request => (
-            StatusCode::BAD_REQUEST,
-            "invalid_request",
-            detail.unwrap_or("the request is malformed").to_owned(),
-        ),
-        Outside::NotReady => {
-            let text = detail.map_or_else(
-                || refusal.reason.to_string(),
-                |detail| format!("{}: {detail}", refusal.reason),
-            );
-            let error = match surface {
-                Surface::Inputs => "inputs_not_available",
-                Surface::Exchange | Surface::Resource => "target_not_ready",
-            };
-            (StatusCode::SERVICE_UNAVAILABLE, error, text)
-        }
-    };
+    let RefusalText {
+        status,
+        error,
+        description,
+    } = RefusalText::of(refusal, surface);
     let mut response = malformed_response(status, error, &description, request_id);
     let headers = response.headers_mut();
     if status == StatusCode::UNAUTHORIZED {
-        // No error code where no token was sent (RFC 6750 section 3).
-        let missing = refusal.reason == Reason::CallerMissing;
-        let challenge = if surface == Surface::Inputs {
-            // One text for every cause, so that all these responses are the same.
-            "Bearer, Basic realm=\"inputs\""
-        } else if missing {
-            "Bearer"
-        } else {
-            "Bearer error=\"invalid_token\""
-        };
         headers.insert(
             header::WWW_AUTHENTICATE,
-            HeaderValue::from_static(challenge),
+            HeaderValue::from_static(challenge(refusal.reason, surface)),
         );
     }
     if status == StatusCode::TOO_MANY_REQUESTS {
@@ -166,6 +181,19 @@ pub fn refusal_response(
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+/// Returns the challenge of a 401.
+fn challenge(reason: Reason, surface: Surface) -> &'static str {
+    if surface == Surface::Inputs {
+        // One text for every cause, so that all these responses are the same.
+        "Bearer, Basic realm=\"inputs\""
+    } else if reason == Reason::CallerMissing {
+        // No error code where no token was sent (RFC 6750 section 3).
+        "Bearer"
+    } else {
+        "Bearer error=\"invalid_token\""
+    }
 }
 
 /// Renders the response to a malformed request.
