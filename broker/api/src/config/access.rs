@@ -241,15 +241,7 @@ pub(super) fn read_access(
 ) -> Option<TargetAccess> {
     let mut check = Check::new(document, mistakes);
     let Object { metadata, spec, .. } = check.read_fields::<Object<TargetAccessSpec>>(&[])?;
-    let namespace = metadata
-        .namespace
-        .ok_or("is missing".to_owned())
-        .and_then(|text| Namespace::new(text).map_err(|error| error.to_string()));
-    let namespace = check.take(
-        "metadata.namespace",
-        namespace,
-        "a TargetAccess is namespaced: write its tenant's namespace",
-    );
+    let namespace = read_namespace(metadata.namespace, &mut check);
     let name = check.take(
         "metadata.name",
         ObjectName::new(metadata.name),
@@ -306,6 +298,17 @@ pub(super) fn read_access(
         probe: probe?,
         suspend: spec.suspend,
     })
+}
+
+fn read_namespace(namespace: Option<String>, check: &mut Check<'_>) -> Option<Namespace> {
+    let namespace = namespace
+        .ok_or("is missing".to_owned())
+        .and_then(|text| Namespace::new(text).map_err(|error| error.to_string()));
+    check.take(
+        "metadata.namespace",
+        namespace,
+        "a TargetAccess is namespaced: write its tenant's namespace",
+    )
 }
 
 fn read_callers(names: Vec<String>, check: &mut Check<'_>) -> BTreeSet<ObjectName> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::access::Probe;
 use super::allow::AllowRule;
 use super::check::Check;
-use super::document::{Document, Object};
+use super::document::{Document, Metadata, Object};
 use super::duration::{print_duration, read_token_lifetime};
 use super::mistake::Mistake;
 use super::target_spec::{LifetimeSpec, SecretReference, TargetClusterSpec, TrustBundleReference};
@@ -165,13 +165,7 @@ pub(super) fn read_target(
 ) -> Option<TargetCluster> {
     let mut check = Check::new(document, mistakes);
     let Object { metadata, spec, .. } = check.read_fields::<Object<TargetClusterSpec>>(&[])?;
-    if metadata.namespace.is_some() {
-        check.wrong(
-            "metadata.namespace",
-            "a TargetCluster is cluster-scoped",
-            "remove metadata.namespace",
-        );
-    }
+    check_cluster_scoped(&metadata, &mut check);
     let kind = kind::read_kind(&spec, &mut check);
     let name = check.take(
         "metadata.name",
@@ -234,6 +228,16 @@ pub(super) fn read_target(
         probe: probe?,
         suspend: spec.suspend,
     })
+}
+
+fn check_cluster_scoped(metadata: &Metadata, check: &mut Check<'_>) {
+    if metadata.namespace.is_some() {
+        check.wrong(
+            "metadata.namespace",
+            "a TargetCluster is cluster-scoped",
+            "remove metadata.namespace",
+        );
+    }
 }
 
 fn read_target_issuer(text: Option<String>, check: &mut Check<'_>) -> Option<Issuer> {
