@@ -82,50 +82,8 @@ impl<'r> Runner<'r> {
             Node::Logic { id, and, terms } => self.eval_logic(*id, *and, terms, scope),
             Node::Equal { id, negate, terms } => self.eval_equality(*id, *negate, terms, scope),
             Node::Call(call) => self.eval_call(call, scope),
-            Node::Member { id, value, set } => {
-                let value = self.eval_node(value, scope)?;
-                let answer = match value {
-                    Val::Err(_) => value,
-                    Val::Random(_) => Val::Random(Random {
-                        size: 1,
-                        fallible: true,
-                    }),
-                    Val::Bytes(_) => return Err(unhashable_error("types.Bytes")),
-                    Val::Semver(_) => return Err(unhashable_error("cel.Semver")),
-                    // Before 1.32 formats are stored by reference, which Go can hash.
-                    Val::Format(_) if self.minor >= Minor::V1_32 => {
-                        return Err(unhashable_error("cel.Format"));
-                    }
-                    _ => Val::Bool({
-                        self.tracker.count_steps(set.len() as u64 / 32)?;
-                        set.iter().any(|known| known.identical(&value))
-                    }),
-                };
-                self.tracker.push_value(*id, answer.clone())?;
-                Ok(answer)
-            }
-            Node::OrElse { id, unwrap, terms } => {
-                let [left, right] = &**terms;
-                let answer = match self.eval_node(left, scope)? {
-                    Val::Optional(None) => self.eval_node(right, scope)?,
-                    Val::Optional(Some(inner)) if *unwrap => (*inner).clone(),
-                    Val::Random(_) => {
-                        self.run_doubtful(true, |run| run.eval_node(right, scope))?;
-                        Val::random()
-                    }
-                    // Up to 1.36 any other value passes through.
-                    other
-                        if self.minor >= Minor::V1_37
-                            && !other.is_error()
-                            && !matches!(other, Val::Optional(_)) =>
-                    {
-                        Val::error("no such overload")
-                    }
-                    other => other,
-                };
-                self.tracker.push_value(*id, answer.clone())?;
-                Ok(answer)
-            }
+            Node::Member { id, value, set } => self.eval_membership(*id, value, set, scope),
+            Node::OrElse { id, unwrap, terms } => self.eval_or_else(*id, *unwrap, terms, scope),
             Node::List { id, items } => {
                 let made = self.eval_list(items, scope)?;
                 let ids: Vec<u32> = items.iter().map(|(n, _)| n.id()).collect();
@@ -156,6 +114,65 @@ impl<'r> Runner<'r> {
             }
             Node::Loop(fold) => self.eval_fold(fold, scope),
         }
+    }
+
+    /// Evaluates `value in [...]` with a list of constants.
+    fn eval_membership(
+        &mut self,
+        id: u32,
+        value: &Node,
+        set: &[Val],
+        scope: Option<usize>,
+    ) -> Run<Val> {
+        let value = self.eval_node(value, scope)?;
+        let answer = match value {
+            Val::Err(_) => value,
+            Val::Random(_) => Val::Random(Random {
+                size: 1,
+                fallible: true,
+            }),
+            Val::Bytes(_) => return Err(unhashable_error("types.Bytes")),
+            Val::Semver(_) => return Err(unhashable_error("cel.Semver")),
+            // Before 1.32 formats are stored by reference, which Go can hash.
+            Val::Format(_) if self.minor >= Minor::V1_32 => {
+                return Err(unhashable_error("cel.Format"));
+            }
+            _ => Val::Bool({
+                self.tracker.count_steps(set.len() as u64 / 32)?;
+                set.iter().any(|known| known.identical(&value))
+            }),
+        };
+        self.tracker.push_value(id, answer.clone())?;
+        Ok(answer)
+    }
+
+    fn eval_or_else(
+        &mut self,
+        id: u32,
+        unwrap: bool,
+        terms: &[Node; 2],
+        scope: Option<usize>,
+    ) -> Run<Val> {
+        let [left, right] = terms;
+        let answer = match self.eval_node(left, scope)? {
+            Val::Optional(None) => self.eval_node(right, scope)?,
+            Val::Optional(Some(inner)) if unwrap => (*inner).clone(),
+            Val::Random(_) => {
+                self.run_doubtful(true, |run| run.eval_node(right, scope))?;
+                Val::random()
+            }
+            // Up to 1.36 any other value passes through.
+            other
+                if self.minor >= Minor::V1_37
+                    && !other.is_error()
+                    && !matches!(other, Val::Optional(_)) =>
+            {
+                Val::error("no such overload")
+            }
+            other => other,
+        };
+        self.tracker.push_value(id, answer.clone())?;
+        Ok(answer)
     }
 
     fn eval_logic(

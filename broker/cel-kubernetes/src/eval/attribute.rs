@@ -8,6 +8,13 @@ use crate::value::Val;
 /// The result of resolving: a value, or an error value.
 type Resolved = Result<Val, Val>;
 
+/// What is selected from.
+struct Operand {
+    value: Val,
+    /// Whether the result is an optional.
+    optional: bool,
+}
+
 impl Runner<'_> {
     /// Evaluates an attribute that is a step of its own.
     pub(super) fn eval_attribute(&mut self, attr: &Attr, scope: Option<usize>) -> Run<Val> {
@@ -71,21 +78,12 @@ impl Runner<'_> {
         if value.is_error() {
             return Ok(Err(value));
         }
-        let (mut value, mut optional) = match value {
-            Val::Optional(None) => return Ok(Ok(Val::Optional(None))),
-            Val::Optional(Some(inner)) if self.minor < Minor::V1_37 => {
-                match (*inner).clone().native() {
-                    Some(inner) => (inner, true),
-                    None => {
-                        return Err(Stop::Beyond(format!(
-                            "an optional {} is selected from",
-                            inner.type_name()
-                        )));
-                    }
-                }
-            }
-            Val::Optional(Some(inner)) => ((*inner).clone(), true),
-            other => (other, false),
+        let Some(Operand {
+            mut value,
+            mut optional,
+        }) = self.open_optional(value)?
+        else {
+            return Ok(Ok(Val::Optional(None)));
         };
         // cel-go's cost tracking does not see what is selected past the loop variables.
         let unseen = matches!(
@@ -120,6 +118,27 @@ impl Runner<'_> {
                 value
             }
         }))
+    }
+
+    /// Returns what to select from: the value, or what an optional contains, if anything.
+    fn open_optional(&self, value: Val) -> Run<Option<Operand>> {
+        let (value, optional) = match value {
+            Val::Optional(None) => return Ok(None),
+            Val::Optional(Some(inner)) if self.minor < Minor::V1_37 => {
+                match (*inner).clone().native() {
+                    Some(inner) => (inner, true),
+                    None => {
+                        return Err(Stop::Beyond(format!(
+                            "an optional {} is selected from",
+                            inner.type_name()
+                        )));
+                    }
+                }
+            }
+            Val::Optional(Some(inner)) => ((*inner).clone(), true),
+            other => (other, false),
+        };
+        Ok(Some(Operand { value, optional }))
     }
 
     /// Resolves both branches of a conditional whose test depends on a random order.

@@ -215,69 +215,86 @@ impl Translator {
             // Go's syntax, which includes Perl's, accepts a dash that is not part of a range
             // anywhere.
             first = false;
-            if self.eat_text("[:") {
-                let name: String = self
-                    .chars
-                    .iter()
-                    .skip(self.at)
-                    .take_while(|c| **c != ':')
-                    .collect();
-                let closed = self
-                    .chars
-                    .iter()
-                    .skip(self.at + name.chars().count())
-                    .take(2)
-                    .eq([':', ']'].iter());
-                if closed {
-                    self.at += name.chars().count() + 2;
-                    let plain = name.strip_prefix('^').unwrap_or(&name);
-                    let Some(range) = posix_class(plain) else {
-                        return refuse_pattern("invalid character class range");
-                    };
-                    let caret = if plain.len() < name.len() { "^" } else { "" };
-                    members.classes.push_str(&format!("[{caret}{range}]"));
-                    continue;
-                }
-                if self
-                    .chars
-                    .iter()
-                    .skip(self.at)
-                    .collect::<String>()
-                    .contains(":]")
-                {
-                    return refuse_pattern("invalid character class range");
-                }
-                self.at -= 2;
+            if let Some(class) = self.read_posix_class()? {
+                members.classes.push_str(&class);
+            } else if let Some(class) = self.read_class_escape()? {
+                members.classes.push_str(&class);
+            } else {
+                members.ranges.push(self.read_range()?);
             }
-            if c == '\\' {
-                match self.chars.get(self.at + 1) {
-                    Some('p' | 'P') => {
-                        self.at += 1;
-                        members.classes.push_str(&self.unicode_class()?);
-                        continue;
-                    }
-                    Some(&letter @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
-                        self.at += 2;
-                        members
-                            .classes
-                            .push_str(&format!("[{}]", perl_class(letter)));
-                        continue;
-                    }
-                    _ => {}
-                }
-            }
-            let low = self.read_member()?;
-            let mut high = low;
-            if self.peek() == Some('-') && self.chars.get(self.at + 1).is_some_and(|c| *c != ']') {
-                self.at += 1;
-                high = self.read_member()?;
-                if high < low {
-                    return refuse_pattern("invalid character class range");
-                }
-            }
-            members.ranges.push((low, high));
         }
         Ok(members.write_class(self.folds))
+    }
+
+    /// Reads a class like `[:alpha:]`, if one is here.
+    fn read_posix_class(&mut self) -> Translating<Option<String>> {
+        if !self.eat_text("[:") {
+            return Ok(None);
+        }
+        let name: String = self
+            .chars
+            .iter()
+            .skip(self.at)
+            .take_while(|c| **c != ':')
+            .collect();
+        let closed = self
+            .chars
+            .iter()
+            .skip(self.at + name.chars().count())
+            .take(2)
+            .eq([':', ']'].iter());
+        if closed {
+            self.at += name.chars().count() + 2;
+            let plain = name.strip_prefix('^').unwrap_or(&name);
+            let Some(range) = posix_class(plain) else {
+                return refuse_pattern("invalid character class range");
+            };
+            let caret = if plain.len() < name.len() { "^" } else { "" };
+            return Ok(Some(format!("[{caret}{range}]")));
+        }
+        if self
+            .chars
+            .iter()
+            .skip(self.at)
+            .collect::<String>()
+            .contains(":]")
+        {
+            return refuse_pattern("invalid character class range");
+        }
+        self.at -= 2;
+        Ok(None)
+    }
+
+    /// Reads a class like `\d` or `\pL`, if one is here.
+    fn read_class_escape(&mut self) -> Translating<Option<String>> {
+        if self.peek() != Some('\\') {
+            return Ok(None);
+        }
+        match self.chars.get(self.at + 1) {
+            Some('p' | 'P') => {
+                self.at += 1;
+                self.unicode_class().map(Some)
+            }
+            Some(&letter @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
+                self.at += 2;
+                Ok(Some(format!("[{}]", perl_class(letter))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads one character, or a range of them.
+    fn read_range(&mut self) -> Translating<(char, char)> {
+        let low = self.read_member()?;
+        if self.peek() != Some('-') || self.chars.get(self.at + 1).is_none_or(|c| *c == ']') {
+            return Ok((low, low));
+        }
+        self.at += 1;
+        let high = self.read_member()?;
+        if high < low {
+            return refuse_pattern("invalid character class range");
+        }
+        Ok((low, high))
     }
 
     /// Translates `pL`, `P{Lu}` or `p{^Greek}`, after the backslash.
