@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::{self, LoadFault, Position, Refusal};
-use crate::validate::validate_configuration;
+use crate::validate::{Invalid, validate_configuration};
 use crate::{Code, Minor, Release};
 
 /// The version of the [`to_json`] format.
@@ -111,47 +111,12 @@ fn collect_findings(
 ) -> Vec<Finding> {
     let loaded = match config::load_configuration(bytes, minor) {
         Ok(loaded) => loaded,
-        Err(LoadFault::Refused(refused)) => {
-            let placeholder = template::in_text(&String::from_utf8_lossy(bytes));
-            return placeholder
-                .into_iter()
-                .chain(of_refusal(refused, refusal))
-                .collect();
-        }
-        Err(LoadFault::Undetermined(undetermined)) => {
-            let whole = make_finding(
-                undetermined.code,
-                Severity::Warning,
-                "",
-                undetermined.to_string(),
-            );
-            let placeholder = template::in_text(&String::from_utf8_lossy(bytes));
-            return placeholder.into_iter().chain([whole]).collect();
-        }
+        Err(fault) => return of_load_fault(fault, bytes, refusal),
     };
     let mut findings = Vec::new();
     let compiled = validate_configuration(&loaded.configuration, minor, own_issuers);
     if let Err(invalid) = &compiled {
-        findings.extend(
-            invalid
-                .errors
-                .iter()
-                .map(|error| make_finding(error.code, refusal, &error.path, error.to_string())),
-        );
-        findings.extend(invalid.undetermined.iter().map(|undetermined| {
-            let path = undetermined
-                .reason
-                .split(": ")
-                .next()
-                .unwrap_or_default()
-                .to_owned();
-            make_finding(
-                undetermined.code,
-                Severity::Warning,
-                &path,
-                undetermined.to_string(),
-            )
-        }));
+        findings.extend(of_invalid(invalid, refusal));
     }
     for (index, jwt) in loaded.configuration.jwt.iter().enumerate() {
         if let Some(fix) = fix_of_authority(&jwt.issuer.certificate_authority) {
@@ -191,7 +156,12 @@ fn collect_findings(
         finding.line = position.map(|position| position.line);
         finding.column = position.map(|position| position.column);
     }
-    // A note about the file as a whole comes last.
+    sort_findings(&mut findings);
+    findings
+}
+
+/// Sorts by line, then by severity. A note about the file as a whole comes last.
+fn sort_findings(findings: &mut [Finding]) {
     let order = |one: &Finding| {
         (
             one.line.is_none() && one.severity == Severity::Note,
@@ -201,7 +171,41 @@ fn collect_findings(
     findings.sort_by(|a, b| {
         (order(a), a.severity, &a.path, a.code).cmp(&(order(b), b.severity, &b.path, b.code))
     });
-    findings
+}
+
+/// Returns the findings of a file that the apiserver does not load. A placeholder that was left in
+/// its text is the likely cause, so it comes first.
+fn of_load_fault(fault: LoadFault, bytes: &[u8], refusal: Severity) -> Vec<Finding> {
+    let placeholder = template::in_text(&String::from_utf8_lossy(bytes));
+    let further = match fault {
+        LoadFault::Refused(refused) => of_refusal(refused, refusal),
+        LoadFault::Undetermined(undetermined) => vec![make_finding(
+            undetermined.code,
+            Severity::Warning,
+            "",
+            undetermined.to_string(),
+        )],
+    };
+    placeholder.into_iter().chain(further).collect()
+}
+
+/// Returns the findings of a configuration that the apiserver refuses: one for each error, and one
+/// for each part that could not be judged here.
+fn of_invalid(invalid: &Invalid, refusal: Severity) -> Vec<Finding> {
+    let errors = invalid
+        .errors
+        .iter()
+        .map(|error| make_finding(error.code, refusal, &error.path, error.to_string()));
+    let undetermined = invalid.undetermined.iter().map(|undetermined| {
+        let path = undetermined.reason.split(": ").next().unwrap_or_default();
+        make_finding(
+            undetermined.code,
+            Severity::Warning,
+            path,
+            undetermined.to_string(),
+        )
+    });
+    errors.chain(undetermined).collect()
 }
 
 /// Returns a finding for each field that the strict decoder does not accept, or one for the file as

@@ -87,154 +87,188 @@ pub(super) fn find_published_faults(
     path: &str,
     findings: &mut Vec<Finding>,
 ) {
-    let document_url = discovery_url(issuer);
     let field = if issuer.discovery_url.is_empty() {
         "url"
     } else {
         "discoveryURL"
     };
-    let path = format!("{path}.issuer.{field}");
-    // A forgotten certificateAuthority is more likely than a target that lacks this machine's root
-    // certificates.
-    let without = if issuer.certificate_authority.trim().is_empty() {
-        ", with this machine's root certificates, because the file has no certificateAuthority; \
-         add the CA of that server"
-    } else {
-        ", with certificateAuthority"
+    let mut check = PublishedCheck {
+        issuer,
+        path: format!("{path}.issuer.{field}"),
+        findings,
     };
-    let mut push = |code: Code, severity, text: String| {
-        findings.push(make_finding(code, severity, &path, text))
-    };
-    let body = match &published.discovery {
-        Fetched::NotTried => return,
-        Fetched::Unreachable(how) => {
-            return push(
+    if let Some(keys_url) = check.check_discovery(&published.discovery) {
+        check.check_keys(&keys_url, &published.keys, minor);
+    }
+}
+
+/// The check of what one issuer publishes, with the findings so far.
+struct PublishedCheck<'a> {
+    issuer: &'a Issuer,
+    /// The field that names the discovery document.
+    path: String,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl PublishedCheck<'_> {
+    fn push(&mut self, code: Code, severity: Severity, text: String) {
+        self.findings
+            .push(make_finding(code, severity, &self.path, text));
+    }
+
+    /// Says with which CA certificates a server was not trusted. A forgotten certificateAuthority
+    /// is more likely than a target that lacks this machine's root certificates.
+    fn trusted_roots(&self) -> &'static str {
+        if self.issuer.certificate_authority.trim().is_empty() {
+            ", with this machine's root certificates, because the file has no \
+             certificateAuthority; add the CA of that server"
+        } else {
+            ", with certificateAuthority"
+        }
+    }
+
+    /// Checks the discovery document, and returns the URL of the keys if a target would read them.
+    fn check_discovery(&mut self, fetched: &Fetched) -> Option<String> {
+        let body = self.check_discovery_fetched(fetched)?;
+        let document_url = discovery_url(self.issuer);
+        let Ok(document) = serde_json::from_slice::<Value>(body) else {
+            self.push(
+                Code::DiscoveryMalformed,
+                Severity::Error,
+                format!("{document_url} is not JSON"),
+            );
+            return None;
+        };
+        let text = |name: &str| {
+            document
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        if text("issuer") != self.issuer.url {
+            let (theirs, ours) = (shorten_text(text("issuer")), &self.issuer.url);
+            self.push(
+                Code::DiscoveryIssuerDiffers,
+                Severity::Error,
+                format!("{document_url} is the document of {theirs:?}, but issuer.url is {ours:?}"),
+            );
+            return None;
+        }
+        let at = shorten_text(text("jwks_uri"));
+        if at.is_empty() {
+            self.push(
+                Code::DiscoveryMalformed,
+                Severity::Error,
+                format!("{document_url} has no jwks_uri"),
+            );
+            return None;
+        }
+        if !at.starts_with("https://") {
+            self.push(
+                Code::KeysNotHttps,
+                Severity::Error,
+                format!("jwks_uri of {document_url} is {at:?}"),
+            );
+            return None;
+        }
+        Some(at)
+    }
+
+    /// Returns the discovery document, if its server was trusted and serves it.
+    fn check_discovery_fetched<'d>(&mut self, fetched: &'d Fetched) -> Option<&'d [u8]> {
+        let document_url = discovery_url(self.issuer);
+        match fetched {
+            Fetched::NotTried => {}
+            Fetched::Unreachable(how) => self.push(
                 Code::DiscoveryUnreachable,
                 Severity::Warning,
                 format!("{document_url}, from here: {how}"),
-            );
-        }
-        Fetched::Untrusted(how) => {
-            return push(
+            ),
+            Fetched::Untrusted(how) => self.push(
                 Code::DiscoveryUntrusted,
                 Severity::Error,
-                format!("{document_url}: {how}{without}"),
-            );
-        }
-        Fetched::AddressRefused(how) => {
-            return push(
+                format!("{document_url}: {how}{}", self.trusted_roots()),
+            ),
+            Fetched::AddressRefused(how) => self.push(
                 Code::DiscoveryUnreachable,
                 Severity::Warning,
                 not_read(&document_url, how),
-            );
-        }
-        Fetched::Response(HttpResponse { status: 200, body }) => body,
-        Fetched::Response(HttpResponse { status, .. }) => {
-            let code = if matches!(status, 401 | 403) {
-                Code::DiscoveryForbidden
-            } else {
-                Code::DiscoveryNotServed
-            };
-            return push(
-                code,
-                Severity::Error,
-                format!("{document_url} answers anonymous requests with status {status}"),
-            );
-        }
-    };
-    let Ok(document) = serde_json::from_slice::<Value>(body) else {
-        return push(
-            Code::DiscoveryMalformed,
-            Severity::Error,
-            format!("{document_url} is not JSON"),
-        );
-    };
-    let text = |name: &str| {
-        document
-            .get(name)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    if text("issuer") != issuer.url {
-        let (theirs, ours) = (shorten_text(text("issuer")), &issuer.url);
-        return push(
-            Code::DiscoveryIssuerDiffers,
-            Severity::Error,
-            format!("{document_url} is the document of {theirs:?}, but issuer.url is {ours:?}"),
-        );
-    }
-    let at = shorten_text(text("jwks_uri"));
-    if at.is_empty() {
-        return push(
-            Code::DiscoveryMalformed,
-            Severity::Error,
-            format!("{document_url} has no jwks_uri"),
-        );
-    }
-    if !at.starts_with("https://") {
-        return push(
-            Code::KeysNotHttps,
-            Severity::Error,
-            format!("jwks_uri of {document_url} is {at:?}"),
-        );
-    }
-    match &published.keys {
-        Fetched::NotTried => {}
-        Fetched::Unreachable(how) => push(
-            Code::KeysUnreachable,
-            Severity::Warning,
-            format!("{at}, from here: {how}"),
-        ),
-        Fetched::Untrusted(how) => push(
-            Code::KeysUntrusted,
-            Severity::Error,
-            format!("{at}: {how}{without}"),
-        ),
-        Fetched::AddressRefused(how) => {
-            push(Code::KeysUnreachable, Severity::Warning, not_read(&at, how))
-        }
-        Fetched::Response(HttpResponse { status: 200, body }) => {
-            match KeySet::read(body, go_releases(minor)) {
-                Ok(set) if set.is_empty() => {
-                    let instead = set.instead_of_keys().map(InsteadOfKeys::advice);
-                    let text = instead.map_or(at.clone(), |instead| format!("{at}: {instead}"));
-                    push(Code::KeysEmpty, Severity::Error, text);
-                }
-                Ok(set) => {
-                    if let Some(PublishedSecret { index, kind }) = set.published_secret() {
-                        push(
-                            Code::PrivateKeyPublished,
-                            Severity::Error,
-                            format!("{at}: keys[{index}] is {kind}"),
-                        );
-                    }
-                    if set.verifies_nothing() {
-                        push(
-                            Code::KeysUnusable,
-                            Severity::Error,
-                            format!(
-                                "{at}: none of its {} key(s) is a public RSA or EC key",
-                                set.len()
-                            ),
-                        );
-                    }
-                }
-                Err(KeySetFault::Undecodable(reason)) => push(
-                    Code::KeySetUndecodable,
+            ),
+            Fetched::Response(HttpResponse { status: 200, body }) => return Some(body),
+            Fetched::Response(HttpResponse { status, .. }) => {
+                let code = if matches!(status, 401 | 403) {
+                    Code::DiscoveryForbidden
+                } else {
+                    Code::DiscoveryNotServed
+                };
+                self.push(
+                    code,
                     Severity::Error,
-                    format!("{at}: {reason}"),
-                ),
-                Err(KeySetFault::Undetermined(why)) => {
-                    push(why.code, Severity::Warning, format!("{at}: {}", why.reason))
-                }
+                    format!("{document_url} answers anonymous requests with status {status}"),
+                );
             }
         }
-        Fetched::Response(HttpResponse { status, .. }) => {
-            push(
+        None
+    }
+
+    fn check_keys(&mut self, at: &str, fetched: &Fetched, minor: Minor) {
+        match fetched {
+            Fetched::NotTried => {}
+            Fetched::Unreachable(how) => self.push(
+                Code::KeysUnreachable,
+                Severity::Warning,
+                format!("{at}, from here: {how}"),
+            ),
+            Fetched::Untrusted(how) => self.push(
+                Code::KeysUntrusted,
+                Severity::Error,
+                format!("{at}: {how}{}", self.trusted_roots()),
+            ),
+            Fetched::AddressRefused(how) => {
+                self.push(Code::KeysUnreachable, Severity::Warning, not_read(at, how));
+            }
+            Fetched::Response(HttpResponse { status: 200, body }) => {
+                self.check_key_set(at, body, minor);
+            }
+            Fetched::Response(HttpResponse { status, .. }) => self.push(
                 Code::KeysNotServed,
                 Severity::Error,
                 format!("{at} answers anonymous requests with status {status}"),
-            );
+            ),
+        }
+    }
+
+    fn check_key_set(&mut self, at: &str, body: &[u8], minor: Minor) {
+        match KeySet::read(body, go_releases(minor)) {
+            Ok(set) if set.is_empty() => {
+                let instead = set.instead_of_keys().map(InsteadOfKeys::advice);
+                let text = instead.map_or(at.to_owned(), |instead| format!("{at}: {instead}"));
+                self.push(Code::KeysEmpty, Severity::Error, text);
+            }
+            Ok(set) => {
+                if let Some(PublishedSecret { index, kind }) = set.published_secret() {
+                    self.push(
+                        Code::PrivateKeyPublished,
+                        Severity::Error,
+                        format!("{at}: keys[{index}] is {kind}"),
+                    );
+                }
+                if set.verifies_nothing() {
+                    let text = format!(
+                        "{at}: none of its {} key(s) is a public RSA or EC key",
+                        set.len()
+                    );
+                    self.push(Code::KeysUnusable, Severity::Error, text);
+                }
+            }
+            Err(KeySetFault::Undecodable(reason)) => self.push(
+                Code::KeySetUndecodable,
+                Severity::Error,
+                format!("{at}: {reason}"),
+            ),
+            Err(KeySetFault::Undetermined(why)) => {
+                self.push(why.code, Severity::Warning, format!("{at}: {}", why.reason))
+            }
         }
     }
 }
