@@ -42,6 +42,28 @@ struct Reading {
     origin: Origin,
 }
 
+impl Reading {
+    /// The earliest time at which a key that is new in this journal can have been published. A
+    /// replica may have published it before this process saw it, but not before this process last
+    /// read a journal without it.
+    fn earliest_publication(self) -> Timestamp {
+        self.before
+            .filter(|_| self.origin == Origin::Sealed)
+            .map_or(Timestamp::MIN, |read| read.wall)
+    }
+
+    /// Whether a new key cannot have been published then: too early, or in the future.
+    fn is_impossible(self, published_at: Timestamp, now: Moment) -> bool {
+        let earliest = self.earliest_publication();
+        let dated_back = self.before.is_some()
+            && published_at < earliest
+            && time_apart(published_at, earliest) > MAX_CLOCK_SKEW;
+        let dated_on =
+            published_at > now.wall && time_apart(published_at, now.wall) > MAX_CLOCK_SKEW;
+        dated_back || dated_on
+    }
+}
+
 impl TrackedKeys {
     /// Handles a shared journal that does not exist.
     ///
@@ -230,18 +252,8 @@ impl TrackedKeys {
         events: &mut Vec<KeyEvent>,
     ) {
         let sealed = found.origin == Origin::Sealed;
-        // A replica may have published the key before this process saw it, but not before this
-        // process last read a journal without it.
-        let not_before = found
-            .before
-            .filter(|_| sealed)
-            .map_or(Timestamp::MIN, |read| read.wall);
-        let dated_back = found.before.is_some()
-            && stored.published_at < not_before
-            && time_apart(stored.published_at, not_before) > MAX_CLOCK_SKEW;
-        let dated_on = stored.published_at > now.wall
-            && time_apart(stored.published_at, now.wall) > MAX_CLOCK_SKEW;
-        let impossible = dated_back || dated_on;
+        let not_before = found.earliest_publication();
+        let impossible = found.is_impossible(stored.published_at, now);
         if impossible {
             events.push(KeyEvent::RecordTampered(
                 "it gives a new key an impossible publication time",
