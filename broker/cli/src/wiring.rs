@@ -85,15 +85,7 @@ impl Server {
         let configuration =
             config_file::read_config_file(&options.config, options.overrides.clone())?;
         let server = &configuration.server;
-        let audit: Arc<dyn AuditSink> = match &server.audit_file {
-            Some(file) => {
-                Arc::new(AuditLog::to_file(file).map_err(|source| ServeError::Audit {
-                    path: file.path.clone(),
-                    source,
-                })?)
-            }
-            None => Arc::new(AuditLog::standard_output()),
-        };
+        let audit = open_audit_log(server)?;
         let metrics = Metrics::default();
         let mut access = certificate_access(server, &options.hub).await?;
         if let Some(pod) = &options.pod {
@@ -163,88 +155,36 @@ impl Server {
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let Self {
-            configuration,
-            options,
-            discovery,
-            redirects,
-            api,
-            caller_trust,
-            health,
-            metrics_listener,
-            audit,
-            metrics,
-        } = self;
-        let Configuration { server, policy } = configuration;
-        let authority = discovery.authority();
-        let mut shared = Shared::start(&server, policy, &options, authority, metrics).await?;
-        let trust = match caller_trust {
-            Some(trust) => {
-                let reader = trust.reader();
-                let reload_signal = options.reload_signal.clone();
-                let inputs = shared.input_credentials.clone();
-                shared
-                    .background
-                    .spawn(trust.run_trust_reload(inputs, reload_signal));
-                reader
-            }
-            None => TrustReader::default(),
-        };
-        let published = shared.publisher.reader();
-        let serving = Arc::new(AtomicBool::new(false));
-        let stopping = Arc::new(AtomicBool::new(false));
-        let health_parts = HealthParts {
-            serving: Arc::clone(&serving),
-            stopping: Arc::clone(&stopping),
-            published: published.clone(),
-            live: Arc::clone(&shared.live),
-            metrics: server.metrics.is_none().then(|| shared.metrics.clone()),
-        };
-        let public = PublicParts {
-            health: health_parts.clone(),
-            metadata: server.api_public_url.as_ref().map(Metadata::of),
-            has_inputs: server.inputs.enabled,
-        };
+        let Configuration { server, policy } = self.configuration;
+        let authority = self.discovery.authority();
+        let mut shared =
+            Shared::start(&server, policy, &self.options, authority, self.metrics).await?;
+        let reload = &self.options.reload_signal;
+        let trust = start_trust_reload(&mut shared, self.caller_trust, reload);
+        let public = public_parts(&shared, &server);
+        let health_parts = public.health.clone();
+        let serving = Arc::clone(&health_parts.serving);
+        let stopping = Arc::clone(&health_parts.stopping);
+        let health = self.health;
         shared.background.spawn(async move {
             // The health listener ends after all others.
             let _ = health.serve(health::health_routes(health_parts)).await;
         });
-        if let (Some(listener), Some(own)) = (metrics_listener, &server.metrics) {
-            let readers = match own.authentication {
-                MetricsAuthentication::TokenReview => Some(shared.create_metrics_readers()?),
-                MetricsAuthentication::None => None,
-            };
-            let routes = metrics_routes::metrics_routes(MetricsParts {
-                metrics: shared.metrics.clone(),
-                readers,
-            });
-            let reload_signal = options.reload_signal.clone();
-            shared.background.spawn(async move {
-                let _ = listener.serve(routes, reload_signal.into_stream()).await;
-            });
-        }
-        let mut handles = vec![discovery.handle(), api.handle()];
-        let mut listeners = JoinSet::new();
-        let documents = discovery::discovery_routes(
-            published.clone(),
-            shared.managed_issuers.clone(),
-            server.max_age,
-        );
-        if let Some(redirects) = redirects {
-            handles.push(redirects.handle());
-            let routes = redirect::redirect_routes(documents.clone(), server.public_url.clone());
-            listeners.spawn(redirects.serve(routes));
-        }
-        listeners.spawn(discovery.serve(documents, options.reload_signal.clone().into_stream()));
+        start_metrics_listener(&mut shared, self.metrics_listener, &server, reload)?;
+        let mut handles = vec![self.discovery.handle(), self.api.handle()];
+        handles.extend(self.redirects.as_ref().map(PlainListener::handle));
+        let mut listeners =
+            start_documents(&shared, &server, self.discovery, self.redirects, reload);
 
-        let closed = api.try_clone().map_err(ServeError::Ended)?;
+        let closed = self.api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
         let mut until_opened = JoinSet::new();
         let routes = token_api::closed_routes(&public);
-        until_opened.spawn(closed.serve(routes, options.reload_signal.clone().into_stream()));
+        until_opened.spawn(closed.serve(routes, reload.clone().into_stream()));
 
         let mut shutdown = Box::pin(shutdown);
         let guard = shared.audience_guard();
+        let published = shared.publisher.reader();
         let opened = tokio::select! {
             checked = caller_audience::check_caller_audience(&guard, &server, &shared.live, &published) => checked.map(|()| true),
             _ = shared.background.join_next() => Err(ServeError::BackgroundEnded),
@@ -252,17 +192,16 @@ impl Server {
         }?;
         let outcome = if opened {
             shared.allow_managed_key_writes().await;
-            let inputs = shared.input_service(&audit);
-            let broker = shared.create_broker(guard, audit, trust)?;
+            let inputs = shared.input_service(&self.audit);
+            let broker = shared.create_broker(guard, self.audit, trust)?;
             until_open.graceful_shutdown(Some(CLOSED_API_GRACE_PERIOD));
-            let counts_sources = server.api.connections_per_address.is_some();
             let routes = token_api::token_api_routes(ApiParts {
                 broker: Arc::new(broker),
-                counts_sources,
+                counts_sources: server.api.connections_per_address.is_some(),
                 inputs,
                 public,
             });
-            listeners.spawn(api.serve(routes, options.reload_signal.into_stream()));
+            listeners.spawn(self.api.serve(routes, reload.clone().into_stream()));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
             tokio::select! {
@@ -281,6 +220,95 @@ impl Server {
         while listeners.join_next().await.is_some() {}
         outcome
     }
+}
+
+fn open_audit_log(server: &ServerConfiguration) -> Result<Arc<dyn AuditSink>, ServeError> {
+    Ok(match &server.audit_file {
+        Some(file) => Arc::new(AuditLog::to_file(file).map_err(|source| ServeError::Audit {
+            path: file.path.clone(),
+            source,
+        })?),
+        None => Arc::new(AuditLog::standard_output()),
+    })
+}
+
+/// Starts to reload the CAs of client certificates, if the configuration has any.
+fn start_trust_reload(
+    shared: &mut Shared,
+    trust: Option<CallerTrust>,
+    reload_signal: &ReloadSignal,
+) -> TrustReader {
+    let Some(trust) = trust else {
+        return TrustReader::default();
+    };
+    let reader = trust.reader();
+    let inputs = shared.input_credentials.clone();
+    shared
+        .background
+        .spawn(trust.run_trust_reload(inputs, reload_signal.clone()));
+    reader
+}
+
+/// Returns what the routes answer to everybody; the server neither serves yet nor stops.
+fn public_parts(shared: &Shared, server: &ServerConfiguration) -> PublicParts {
+    PublicParts {
+        health: HealthParts {
+            serving: Arc::new(AtomicBool::new(false)),
+            stopping: Arc::new(AtomicBool::new(false)),
+            published: shared.publisher.reader(),
+            live: Arc::clone(&shared.live),
+            metrics: server.metrics.is_none().then(|| shared.metrics.clone()),
+        },
+        metadata: server.api_public_url.as_ref().map(Metadata::of),
+        has_inputs: server.inputs.enabled,
+    }
+}
+
+/// Serves the metrics, if they have a listener of their own.
+fn start_metrics_listener(
+    shared: &mut Shared,
+    listener: Option<TlsListener>,
+    server: &ServerConfiguration,
+    reload_signal: &ReloadSignal,
+) -> Result<(), ServeError> {
+    let (Some(listener), Some(own)) = (listener, &server.metrics) else {
+        return Ok(());
+    };
+    let readers = match own.authentication {
+        MetricsAuthentication::TokenReview => Some(shared.create_metrics_readers()?),
+        MetricsAuthentication::None => None,
+    };
+    let routes = metrics_routes::metrics_routes(MetricsParts {
+        metrics: shared.metrics.clone(),
+        readers,
+    });
+    let reload_signal = reload_signal.clone();
+    shared.background.spawn(async move {
+        let _ = listener.serve(routes, reload_signal.into_stream()).await;
+    });
+    Ok(())
+}
+
+/// Serves the discovery documents, and redirects to them over plain HTTP.
+fn start_documents(
+    shared: &Shared,
+    server: &ServerConfiguration,
+    discovery: TlsListener,
+    redirects: Option<PlainListener>,
+    reload_signal: &ReloadSignal,
+) -> JoinSet<std::io::Result<()>> {
+    let mut listeners = JoinSet::new();
+    let documents = discovery::discovery_routes(
+        shared.publisher.reader(),
+        shared.managed_issuers.clone(),
+        server.max_age,
+    );
+    if let Some(redirects) = redirects {
+        let routes = redirect::redirect_routes(documents.clone(), server.public_url.clone());
+        listeners.spawn(redirects.serve(routes));
+    }
+    listeners.spawn(discovery.serve(documents, reload_signal.clone().into_stream()));
+    listeners
 }
 
 /// Access to the Secrets with serving certificates and with the CAs of callers, if the configuration
