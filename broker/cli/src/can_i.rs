@@ -20,7 +20,7 @@ use crate::args::TARGET;
 use crate::args::output_format::FormatArgs;
 use crate::args::start_args::{StartArg, TargetArgs, attributes};
 use crate::command_error::CommandError;
-use crate::role_manifest::{resource_name, with_bindings};
+use crate::role_manifest::with_bindings;
 use crate::ui;
 
 /// The reason if the target refuses the impersonation itself.
@@ -144,7 +144,7 @@ async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, Co
         (asked, _) => asked,
     };
     let (who, target) = (&user, plan.target_in_words());
-    let resource = full_name(&wanted);
+    let resource = wanted.full_name();
     let (word, code, detail) = match &asked {
         Ok(true) => (
             "yes",
@@ -181,10 +181,9 @@ async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, Co
         ui::note(&format!("fix: {}", code.fix()));
     }
     if let Ok(false) = &asked {
-        let group = wanted["group"].as_str().unwrap_or_default();
         let role = role_for(
             namespace.filter(|_| namespaced),
-            &[(group, &resource_name(&wanted), verb)],
+            &[(&wanted.group, &wanted.resource_path(), verb)],
         );
         ui::note(&format!(
             "these would allow it; review and apply them at {target}:"
@@ -227,20 +226,6 @@ fn refuse_swapped(verb: &str, resource: &str) -> Result<(), CommandError> {
         ));
     }
     Ok(())
-}
-
-/// Writes what was asked about: the resource as the target names it, with its group, subresource
-/// and name.
-fn full_name(attributes: &Value) -> String {
-    let part = |member: &str| attributes[member].as_str().unwrap_or_default();
-    let mut text = part("resource").to_owned();
-    for (separator, member) in [(".", "group"), ("/", "subresource"), (" ", "name")] {
-        if !part(member).is_empty() {
-            text.push_str(separator);
-            text.push_str(part(member));
-        }
-    }
-    text
 }
 
 /// Says that the bearer may not act as the user.
@@ -420,9 +405,7 @@ fn text(applied: &Applied, user: &str, target: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use super::{full_name, refuse_swapped};
+    use super::refuse_swapped;
 
     #[test]
     fn a_verb_in_the_place_of_the_resource_is_noticed() {
@@ -431,13 +414,5 @@ mod tests {
         for (verb, resource) in [("get", "pods"), ("frobnicate", "pods"), ("get", "watch")] {
             assert!(refuse_swapped(verb, resource).is_ok(), "{verb} {resource}");
         }
-    }
-
-    #[test]
-    fn what_was_asked_about_is_written_in_full() {
-        let wanted = json!({ "resource": "deployments", "group": "apps", "subresource": "scale" });
-        assert_eq!(full_name(&wanted), "deployments.apps/scale");
-        let named = json!({ "resource": "pods", "group": "", "subresource": "", "name": "web" });
-        assert_eq!(full_name(&named), "pods web");
     }
 }

@@ -22,13 +22,3 @@ pub(crate) fn documents(objects: impl IntoIterator<Item = Value>) -> String {
         .collect::<Vec<_>>()
         .join("\n")
 }
-
-/// Returns the resource that a review's attributes name, as a role names it.
-pub(crate) fn resource_name(attributes: &Value) -> String {
-    ["resource", "subresource"]
-        .into_iter()
-        .filter_map(|name| attributes[name].as_str())
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("/")
-}

@@ -14,6 +14,7 @@ use keyferry_hub::ports::HubError;
 use keyferry_hub::token_request::TokenRequest;
 use keyferry_keys::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// The shortest lifetime that an apiserver issues.
@@ -92,13 +93,19 @@ pub async fn mint_checked(
     }
 }
 
-/// Returns the hub's issuer, if the user may read it.
+/// An issuer's discovery document, reduced to its name.
+#[derive(Deserialize)]
+struct DiscoveryDocument {
+    issuer: Option<String>,
+}
+
+/// Returns the issuer of a cluster, if the user may read it.
 pub async fn issuer_of(client: &HubClient) -> Option<String> {
-    let document: Value = client
+    let document: DiscoveryDocument = client
         .get_object(DISCOVERY_PATH, "discovery document")
         .await
         .ok()?;
-    Some(document.get("issuer")?.as_str()?.to_owned())
+    document.issuer
 }
 
 /// Whether the hub accepts the token as its own. Needs no right but the token itself.

@@ -9,6 +9,7 @@
 mod access_of_tenant;
 #[cfg(test)]
 mod address_tests;
+mod api_discovery;
 pub mod apply;
 pub mod authority_text;
 mod bindings;
@@ -25,6 +26,7 @@ mod inventory;
 mod listed;
 pub mod plan;
 pub mod published;
+pub mod resource_attributes;
 pub mod resources;
 pub mod rules;
 pub mod start;
@@ -35,7 +37,6 @@ pub mod target_metrics;
 
 use std::path::PathBuf;
 
-use keyferry_api::issuer::DISCOVERY_PATH;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::ports::HubError;
 use keyferry_kube_authn::Minor;
@@ -46,17 +47,21 @@ use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::https_client::HttpsClientError;
 use keyferry_platform::target_connection::{TargetAddress, TargetConnectionError};
 use secrecy::SecretString;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use self::fetch::Fetcher;
 use self::impersonated_user::ImpersonatedUser;
 use self::impersonation::ImpersonationQuestion;
 use self::plan::Plan;
+use self::resource_attributes::ResourceAttributes;
 use self::resources::{ResolvedNeeds, ResourceError};
-use self::target_calls::TargetCalls;
+use self::target_calls::{ServerVersion, TargetCalls};
+use crate::checked_mint::issuer_of;
 use crate::doctor::diagnosis::{
     Asked, ConfigurationFile, Evidence, Identity, Review, TokenEvidence,
 };
+use crate::lenient::{self, Lenient};
 
 /// A client cannot be created, or a file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +122,7 @@ pub struct Means {
     /// A context of that kubeconfig that replaces its current one.
     pub target_context: Option<String>,
     /// The rights that the user needs. Empty means that any right will do.
-    pub needs: Vec<Value>,
+    pub needs: Vec<ResourceAttributes>,
     /// The namespace in which rights are checked.
     pub target_namespace: Option<String>,
 }
@@ -322,21 +327,17 @@ async fn ask_as_admin(
     evidence: &mut Evidence,
 ) -> Result<(), DoctorError> {
     let client = HubClient::new(access.config().await?)?;
-    if let Ok(document) = client
-        .get_object::<Value>(DISCOVERY_PATH, "discovery document")
-        .await
-        && let Some(issuer) = document.get("issuer").and_then(Value::as_str)
-    {
-        evidence.target.own_issuers.push(issuer.to_owned());
-    }
+    evidence.target.own_issuers.extend(issuer_of(&client).await);
     if let Ok(metrics) = client.get("/metrics", "text/plain").await {
         let metrics = String::from_utf8_lossy(&metrics);
         evidence.target.active = Some(target_metrics::active_configuration(&metrics));
     }
     if evidence.target.minor.is_none()
-        && let Ok(version) = client.get_object::<Value>("/version", "version").await
+        && let Ok(Lenient(version)) = client
+            .get_object::<Lenient<ServerVersion>>("/version", "version")
+            .await
     {
-        evidence.target.minor = target_calls::minor(&version);
+        evidence.target.minor = version.minor();
     }
     if let Some(token) = token {
         evidence.target.review = Some(review_token(&client, token).await);
@@ -372,10 +373,35 @@ pub fn at_target(error: &HubError) -> String {
     }
 }
 
+/// A TokenReview, reduced to its result.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenReview {
+    #[serde(deserialize_with = "lenient::or_default")]
+    status: TokenReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenReviewStatus {
+    #[serde(deserialize_with = "lenient::or_default")]
+    authenticated: bool,
+    #[serde(deserialize_with = "lenient::or_default")]
+    user: ReviewedUser,
+    #[serde(deserialize_with = "lenient::or_default")]
+    error: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ReviewedUser {
+    username: String,
+}
+
 async fn review_token(client: &HubClient, token: &SecretString) -> Review {
     use secrecy::ExposeSecret;
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token.expose_secret() } });
-    let answer: Result<Value, HubError> = client
+    let answer: Result<Lenient<TokenReview>, HubError> = client
         .create(
             "/apis/authentication.k8s.io/v1/tokenreviews",
             &review,
@@ -384,18 +410,10 @@ async fn review_token(client: &HubClient, token: &SecretString) -> Review {
         .await;
     match answer {
         Err(error) => Review::Failed(at_target(&error)),
-        Ok(answer) if answer["status"]["authenticated"] == json!(true) => Review::Authenticated(
-            answer["status"]["user"]["username"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
-        ),
-        Ok(answer) => Review::Refused(
-            answer["status"]["error"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
-        ),
+        Ok(Lenient(TokenReview { status })) if status.authenticated => {
+            Review::Authenticated(status.user.username)
+        }
+        Ok(Lenient(TokenReview { status })) => Review::Refused(status.error),
     }
 }
 

@@ -15,13 +15,13 @@ use keyferry_client::doctor::diagnosis::{Problem, TokenEvidence};
 use keyferry_client::doctor::flux::{FluxKind, from_config_map, from_flux};
 use keyferry_client::doctor::found_kubeconfig;
 use keyferry_client::doctor::plan::{Permission, Plan};
+use keyferry_client::doctor::resource_attributes::ResourceAttributes;
 use keyferry_client::doctor::start::{from_access, from_secret, from_target};
 use keyferry_hub::client::HubAccess;
 use keyferry_kube_authn::Code;
 use keyferry_platform::target_connection::TargetAddress;
 use keyferry_platform::{config_file, regular_file};
 use secrecy::ExposeSecret;
-use serde_json::{Value, json};
 
 use crate::args::access::{ServerArgs, Source, context_namespace, fix, source};
 use crate::args::address_args::AddressArgs;
@@ -476,7 +476,10 @@ pub(crate) fn file(path: &Path) -> Result<Vec<u8>, CommandError> {
 }
 
 /// Parses `VERB/RESOURCE[.GROUP]` into the attributes of a review.
-pub(crate) fn need(text: &str, namespace: Option<&str>) -> Result<Value, CommandError> {
+pub(crate) fn need(
+    text: &str,
+    namespace: Option<&str>,
+) -> Result<ResourceAttributes, CommandError> {
     let (verb, resource) = text
         .split_once('/')
         .ok_or_else(|| CommandError::new(format!("reading {text:?}: write VERB/RESOURCE")))?;
@@ -485,12 +488,21 @@ pub(crate) fn need(text: &str, namespace: Option<&str>) -> Result<Value, Command
 
 /// Parses the attributes of a review as `kubectl auth can-i` does:
 /// `RESOURCE[.GROUP][/SUBRESOURCE]`.
-pub(crate) fn attributes(verb: &str, resource: &str, namespace: Option<&str>) -> Value {
+pub(crate) fn attributes(
+    verb: &str,
+    resource: &str,
+    namespace: Option<&str>,
+) -> ResourceAttributes {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
-    json!({
-        "verb": verb, "resource": resource, "group": group, "subresource": subresource, "namespace": namespace.unwrap_or_default(),
-    })
+    ResourceAttributes {
+        verb: verb.to_owned(),
+        resource: resource.to_owned(),
+        group: group.to_owned(),
+        subresource: subresource.to_owned(),
+        namespace: namespace.unwrap_or_default().to_owned(),
+        ..ResourceAttributes::default()
+    }
 }
 
 #[cfg(test)]
@@ -567,14 +579,14 @@ mod tests {
     fn resources_are_read_as_kubectl_does() {
         let scale = attributes("patch", "deployments.apps/scale", Some("n"));
         assert_eq!(
-            (scale["resource"].as_str(), scale["group"].as_str()),
-            (Some("deployments"), Some("apps"))
+            (scale.resource.as_str(), scale.group.as_str()),
+            ("deployments", "apps")
         );
         assert_eq!(
-            (scale["subresource"].as_str(), scale["namespace"].as_str()),
-            (Some("scale"), Some("n"))
+            (scale.subresource.as_str(), scale.namespace.as_str()),
+            ("scale", "n")
         );
-        assert_eq!(need("get/pods", None).unwrap()["verb"], "get");
+        assert_eq!(need("get/pods", None).unwrap().verb, "get");
         assert!(need("get", None).is_err());
     }
 }

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use keyferry_client::doctor::diagnosis::{Hop, Mode, Report, ReportedHop, Status, Verdict};
+use keyferry_client::doctor::resource_attributes::ResourceAttributes;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::rights::{binding_subject, role_for};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::role_manifest::{documents, resource_name, with_bindings};
+use crate::role_manifest::{documents, with_bindings};
 
 /// Returns commands that would find out more; none if the report is complete.
 pub(super) fn commands(report: &Report, auth_config: Option<&Path>) -> Vec<String> {
@@ -105,13 +106,8 @@ fn quoted(text: &str) -> String {
 
 /// Renders YAML that grants a user the needed rights: a role with its binding, or a binding to an
 /// existing role.
-pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> String {
-    let text = |need: &Value, name: &str| need[name].as_str().unwrap_or_default().to_owned();
-    let rights: Vec<(String, String, String)> = needs
-        .iter()
-        .map(|need| (text(need, "group"), resource_name(need), text(need, "verb")))
-        .collect();
-    if rights.is_empty() {
+pub(super) fn rbac(user: &str, needs: &[ResourceAttributes], namespace: Option<&str>) -> String {
+    if needs.is_empty() {
         // Only the target admin knows the right role; view does the least harm.
         return documents([json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -119,11 +115,16 @@ pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> Stri
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" }, "subjects": [binding_subject(user)],
         })]);
     }
-    let borrowed: Vec<(&str, &str, &str)> = rights
+    let resources: Vec<String> = needs
         .iter()
-        .map(|(group, resource, verb)| (&**group, &**resource, &**verb))
+        .map(ResourceAttributes::resource_path)
         .collect();
-    with_bindings(&[role_for(namespace, &borrowed)], user)
+    let rights: Vec<(&str, &str, &str)> = needs
+        .iter()
+        .zip(&resources)
+        .map(|(need, resource)| (&*need.group, &**resource, &*need.verb))
+        .collect();
+    with_bindings(&[role_for(namespace, &rights)], user)
 }
 
 #[cfg(test)]
@@ -197,7 +198,13 @@ mod tests {
             yaml.contains("kind: User") && yaml.contains(user) && yaml.contains("namespace: apps"),
             "{yaml}"
         );
-        let need = json!({ "verb": "patch", "resource": "deployments", "group": "apps", "subresource": "scale" });
+        let need = ResourceAttributes {
+            verb: "patch".to_owned(),
+            resource: "deployments".to_owned(),
+            group: "apps".to_owned(),
+            subresource: "scale".to_owned(),
+            ..ResourceAttributes::default()
+        };
         let yaml = rbac(user, &[need], None);
         for part in [
             "kind: ClusterRole\n",

@@ -5,12 +5,12 @@ use keyferry_client::checked_mint::issuer_of;
 use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::doctor::at_target;
 use keyferry_client::doctor::start::from_target;
-use keyferry_client::doctor::target_calls::{self, TargetCalls};
+use keyferry_client::doctor::target_calls::{ServerVersion, TargetCalls};
+use keyferry_client::lenient::Lenient;
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
 use keyferry_kube_authn::Minor;
 use keyferry_platform::address_guard::AddressGuard;
 use keyferry_platform::clock::SystemClock;
-use serde_json::Value;
 
 use crate::ui;
 
@@ -40,12 +40,13 @@ pub(crate) enum TargetFactsError {
 /// [`TargetFactsError`].
 pub(crate) async fn read(access: &HubAccess) -> Result<TargetFacts, TargetFactsError> {
     let client = HubClient::new(access.config().await?)?;
-    let version: Value = client
-        .get_object("/version", "version")
-        .await
-        .map_err(|error| TargetFactsError::Call(at_target(&error)))?;
+    let Lenient(version): Lenient<ServerVersion> =
+        client
+            .get_object("/version", "version")
+            .await
+            .map_err(|error| TargetFactsError::Call(at_target(&error)))?;
     Ok(TargetFacts {
-        minor: target_calls::minor(&version),
+        minor: version.minor(),
         own_issuer: issuer_of(&client).await,
     })
 }

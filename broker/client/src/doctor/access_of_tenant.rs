@@ -5,7 +5,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_api::audience::Audience;
-use keyferry_api::condition::condition_state;
 use keyferry_api::config::{DeliveryType, StoredAccess, TargetAccess};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
@@ -15,14 +14,16 @@ use keyferry_hub::ports::HubError;
 use keyferry_kube_authn::Code;
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::target_connection::TargetAddress;
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::ClientError;
 use crate::direct::Direct;
 use crate::doctor::plan::{Plan, TokenOrder, problem};
 use crate::doctor::start::{gives_on_request, hub_client, hub_issuer};
 use crate::doctor::{client_certificate, followed_delivery};
+use crate::lenient::{Lenient, or_default, readable_items};
 use crate::objects_of_hub::access_value;
+use crate::stated_condition::StatedCondition;
 
 /// Continues a plan whose TargetCluster the user may not read. `right` is the hub's message.
 pub(crate) async fn plan(plan: Plan, access: &AccessName, direct: &Direct, right: &str) -> Plan {
@@ -87,17 +88,37 @@ pub(crate) async fn plan(plan: Plan, access: &AccessName, direct: &Direct, right
             },
         };
     }
-    from_status(plan, &access, &object["status"], direct, right).await
+    let Lenient(object) = Lenient::<AccessObject>::deserialize(&object).unwrap_or_default();
+    from_status(plan, &access, &object.status, direct, right).await
+}
+
+/// A TargetAccess, reduced to what its status says about the target.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessObject {
+    #[serde(deserialize_with = "or_default")]
+    status: AccessStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessStatus {
+    #[serde(deserialize_with = "readable_items")]
+    conditions: Vec<StatedCondition>,
+    #[serde(deserialize_with = "or_default")]
+    cluster: Option<ClusterStatus>,
 }
 
 async fn from_status(
     mut plan: Plan,
     access: &TargetAccess,
-    status: &Value,
+    status: &AccessStatus,
     direct: &Direct,
     right: &str,
 ) -> Plan {
-    if let Some(("False", reason)) = condition_state(status, "Authorized") {
+    let authorized = StatedCondition::find(&status.conditions, "Authorized");
+    if let Some(refused) = authorized.filter(|condition| condition.status == "False") {
+        let reason = &refused.reason;
         let detail = format!("the condition Authorized of the access is False: {reason}");
         plan.problem = Some(problem(Reason::TargetNotGranted, detail));
         return plan;
@@ -134,8 +155,8 @@ fn token_order(access: &TargetAccess, audience: Audience) -> TokenOrder {
 
 /// Reads the target and its audience from the status of an access. A relying party that is no
 /// cluster has an audience and no address.
-fn cluster(status: &Value) -> Option<(Option<TargetAddress>, Audience)> {
-    let cluster: ClusterStatus = serde_json::from_value(status["cluster"].clone()).ok()?;
+fn cluster(status: &AccessStatus) -> Option<(Option<TargetAddress>, Audience)> {
+    let cluster = status.cluster.clone()?;
     let audience = Audience::new(cluster.audience?).ok()?;
     let ca_pem = match cluster.certificate_authority_data {
         Some(data) => Some(STANDARD.decode(data).ok()?),
@@ -153,9 +174,14 @@ fn cluster(status: &Value) -> Option<(Option<TargetAddress>, Audience)> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::cluster;
+    use super::AccessStatus;
+
+    fn cluster(status: &Value) -> Option<(Option<super::TargetAddress>, super::Audience)> {
+        let status = serde_json::from_value::<AccessStatus>(status.clone()).unwrap();
+        super::cluster(&status)
+    }
 
     #[test]
     fn the_status_of_an_access_says_where_its_target_is() {

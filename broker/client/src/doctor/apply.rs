@@ -7,9 +7,12 @@ use keyferry_kube_authn::rights::{
     ManifestKind, NeededRight, Served, defined_kinds, kind_of, needed_rights,
 };
 use keyferry_platform::regular_file::{self, FileError};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
+use crate::doctor::api_discovery::ApiResourceList;
 use crate::doctor::impersonated_user::ImpersonatedUser;
+use crate::doctor::resource_attributes::ResourceAttributes;
 use crate::doctor::target_calls::{AccessError, TargetCallError, TargetCalls};
 
 const MAX_FILES: usize = 10_000;
@@ -108,19 +111,20 @@ pub fn objects_of(text: &str) -> Option<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).ok()?;
     let mut objects = Vec::new();
     for document in documents {
-        match document["items"].as_array() {
-            Some(items)
-                if document["kind"]
-                    .as_str()
-                    .is_some_and(|kind| kind.ends_with("List")) =>
-            {
-                objects.extend(items.iter().cloned())
-            }
+        match ObjectList::deserialize(&document) {
+            Ok(list) if list.kind.ends_with("List") => objects.extend(list.items),
             _ if document.is_null() => {}
             _ => objects.push(document),
         }
     }
     Some(objects)
+}
+
+/// A list of objects, as `kubectl get -o yaml` prints it.
+#[derive(Deserialize)]
+struct ObjectList {
+    kind: String,
+    items: Vec<Value>,
 }
 
 fn collect(
@@ -199,10 +203,14 @@ pub async fn ask(
         }
     }
     for need in questions {
-        let attributes = json!({
-            "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name,
-            "namespace": need.namespace.as_deref().unwrap_or_default(),
-        });
+        let attributes = ResourceAttributes {
+            verb: need.verb.to_owned(),
+            group: need.group.clone(),
+            resource: need.resource.clone(),
+            name: need.name.clone(),
+            namespace: need.namespace.clone().unwrap_or_default(),
+            ..ResourceAttributes::default()
+        };
         match calls.access(&attributes, user).await {
             Ok(true) => applied.allowed.push(need),
             Ok(false) => applied.missing.push(need),
@@ -229,22 +237,16 @@ async fn served(calls: &TargetCalls, kind: &ManifestKind) -> Result<Served, Serv
     if !is_api_version(&kind.api_version) {
         return Err(ServedProblem::NotApiVersion);
     }
-    let list = calls.get_json(&path).await?;
-    let found = list["resources"]
-        .as_array()
+    let list: ApiResourceList = calls.get_json(&path).await?;
+    let resource = list
+        .resources
         .into_iter()
-        .flatten()
-        .find(|resource| {
-            resource["kind"] == kind.kind.as_str()
-                && resource["name"]
-                    .as_str()
-                    .is_some_and(|name| !name.contains('/'))
-        });
-    let found = found.ok_or(ServedProblem::NotServed)?;
+        .find(|resource| resource.kind == kind.kind && resource.is_whole())
+        .ok_or(ServedProblem::NotServed)?;
     Ok(Served {
         group: group.to_owned(),
-        resource: found["name"].as_str().unwrap_or_default().to_owned(),
-        namespaced: found["namespaced"] == json!(true),
+        resource: resource.name,
+        namespaced: resource.namespaced,
     })
 }
 

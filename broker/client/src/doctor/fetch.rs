@@ -8,8 +8,10 @@ use keyferry_platform::address_guard::AddressGuard;
 use keyferry_platform::connection_fault::{ConnectionFault, ConnectionFaultKind, Endpoint};
 use keyferry_platform::https_client::{BodyError, HttpsClientError, read_body};
 use keyferry_platform::public_documents::{DocumentError, DocumentResponse, PublicDocuments};
+use serde::Deserialize;
 
 use crate::doctor::DoctorError;
+use crate::lenient::{Lenient, or_default};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 1 << 20;
@@ -98,13 +100,21 @@ pub(crate) async fn fault(error: &reqwest::Error, place: Option<&Endpoint>) -> F
     }
 }
 
+/// An issuer's discovery document, reduced to the URL of its keys.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DiscoveryDocument {
+    #[serde(deserialize_with = "or_default")]
+    jwks_uri: String,
+}
+
 /// Returns the key set's URL from a discovery document.
 pub(crate) fn jwks_uri(document: &Fetched) -> Option<String> {
     let Fetched::Response(HttpResponse { status: 200, body }) = document else {
         return None;
     };
-    let document: serde_json::Value = serde_json::from_slice(body).ok()?;
-    Some(document.get("jwks_uri")?.as_str()?.to_owned()).filter(|uri| !uri.is_empty())
+    let Lenient(document): Lenient<DiscoveryDocument> = serde_json::from_slice(body).ok()?;
+    Some(document.jwks_uri).filter(|uri| !uri.is_empty())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Reads Flux objects: which target their `spec.kubeConfig` leads to, and with which identity.
 
+use std::collections::BTreeMap;
+
 use keyferry_api::audience::{Audience, AudienceError};
 use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
@@ -16,9 +18,11 @@ use crate::checked_mint::issuer_of;
 use crate::doctor::authority_text::{AuthorityTextError, certificates};
 use crate::doctor::diagnosis::{FluxReady, Problem, TokenEvidence};
 use crate::doctor::impersonated_user::ImpersonatedUser;
-use crate::doctor::inventory;
+use crate::doctor::inventory::Inventory;
 use crate::doctor::plan::{Plan, TokenOrder, problem};
 use crate::doctor::start::{SecretRef, hub_client, note_unread, read_secret};
+use crate::lenient::{Lenient, or_default, readable_items};
+use crate::stated_condition::StatedCondition;
 
 /// Part of the `Ready` message of a controller without the feature gate. The condition's reason is
 /// that of every failed reconciliation, so only the message names the cause. It affects nothing but
@@ -42,6 +46,48 @@ impl FluxKind {
         };
         format!("/apis/{group}/namespaces/{namespace}/{plural}/{name}")
     }
+}
+
+/// A Kustomization or HelmRelease, reduced to what is read of it.
+#[derive(Deserialize)]
+struct FluxObject {
+    /// `None` if it cannot be read.
+    #[serde(default, deserialize_with = "or_default")]
+    spec: Option<Spec>,
+    #[serde(default, deserialize_with = "or_default")]
+    status: FluxStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FluxStatus {
+    #[serde(deserialize_with = "readable_items")]
+    conditions: Vec<StatedCondition>,
+    #[serde(deserialize_with = "or_default")]
+    inventory: Inventory,
+}
+
+/// A ConfigMap, reduced to its data.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ConfigMap {
+    #[serde(deserialize_with = "or_default")]
+    data: BTreeMap<String, String>,
+}
+
+/// A ServiceAccount, reduced to its annotations.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AnnotatedAccount {
+    #[serde(deserialize_with = "or_default")]
+    metadata: AnnotatedMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AnnotatedMetadata {
+    #[serde(deserialize_with = "or_default")]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -84,7 +130,7 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
         }
     };
     plan.issuer = issuer_of(&client).await;
-    let object: Value = match client
+    let object: FluxObject = match client
         .get_object(&kind.path(namespace, name), "object of Flux")
         .await
     {
@@ -94,7 +140,7 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
             return plan;
         }
     };
-    let Ok(spec) = serde_json::from_value::<Spec>(object["spec"].clone()) else {
+    let Some(spec) = object.spec else {
         return Plan {
             problem: Some(problem(Code::StartUnread, "its spec cannot be read")),
             ..plan
@@ -116,8 +162,8 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
         ));
         plan.flux_account_missing = missing_account(&client, namespace, &account).await;
     }
-    plan.inventory = inventory::objects(&object);
-    plan.flux = ready(&object);
+    plan.inventory = object.status.inventory.objects();
+    plan.flux = object.status.ready();
     match spec.kube_config {
         None => {
             plan.problem = Some(problem(
@@ -175,22 +221,20 @@ async fn missing_account(
     matches!(object, Err(HubError::NotFound(_))).then(|| format!("{namespace}/{account}"))
 }
 
-/// Reads the object's condition `Ready`.
-fn ready(object: &Value) -> Option<FluxReady> {
-    let conditions = object["status"]["conditions"].as_array()?;
-    let ready = conditions
-        .iter()
-        .find(|condition| condition["type"] == "Ready")?;
-    let text = |name: &str| ready[name].as_str().unwrap_or_default();
-    let message = [text("reason"), text("message")]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(": ");
-    Some(FluxReady {
-        status: text("status").to_owned(),
-        message,
-    })
+impl FluxStatus {
+    /// Returns the condition `Ready`.
+    fn ready(&self) -> Option<FluxReady> {
+        let ready = StatedCondition::find(&self.conditions, "Ready")?;
+        let message = [ready.reason.as_str(), ready.message.as_str()]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(": ");
+        Some(FluxReady {
+            status: ready.status.clone(),
+            message,
+        })
+    }
 }
 
 /// Makes a warning of a credential that controllers usually refuse, if Flux works with it all the
@@ -224,14 +268,14 @@ pub(crate) async fn read_config_map(
         return;
     };
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{map_name}");
-    let map: Value = match client.get_object(&path, "ConfigMap").await {
+    let Lenient(map): Lenient<ConfigMap> = match client.get_object(&path, "ConfigMap").await {
         Ok(map) => map,
         Err(error) => {
             note_unread(plan, &format!("configmap/{name}"), &error);
             return;
         }
     };
-    match Identity::read(&map["data"]) {
+    match Identity::read(&map.data) {
         Err(error) => {
             plan.problem = unusable(error.to_string()).map(|problem| match error.fix() {
                 Some(fix) => problem.with_fix(fix),
@@ -270,16 +314,12 @@ async fn other_credential(
     account: &ObjectName,
 ) -> Option<Problem> {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}");
-    let object: Result<Value, _> = client.get_object(&path, "ServiceAccount").await;
-    match object {
-        Ok(object) => {
-            let annotations = &object["metadata"]["annotations"];
-            OtherFluxCredential::of(|key| annotations[key].as_str())
-                .map(|other| problem(Reason::FluxCredentialDiffers, other.to_string()))
-        }
-        // The issuance of the token reports an absent or forbidden ServiceAccount.
-        Err(_) => None,
-    }
+    let read = client.get_object::<Lenient<AnnotatedAccount>>(&path, "ServiceAccount");
+    // The issuance of the token reports an absent or forbidden ServiceAccount.
+    let Lenient(AnnotatedAccount { metadata }) = read.await.ok()?;
+    let annotation = |key: &str| metadata.annotations.get(key).map(String::as_str);
+    OtherFluxCredential::of(annotation)
+        .map(|other| problem(Reason::FluxCredentialDiffers, other.to_string()))
 }
 
 /// Builds a plan from a ConfigMap of Flux's generic provider.
@@ -350,11 +390,10 @@ impl ConfigMapError {
 }
 
 impl Identity {
-    fn read(data: &Value) -> Result<Self, ConfigMapError> {
+    fn read(data: &BTreeMap<String, String>) -> Result<Self, ConfigMapError> {
         let text = |key: &str| {
-            data.get(key)
-                .and_then(Value::as_str)
-                .filter(|text| !text.is_empty())
+            let text = data.get(key).map(String::as_str);
+            text.filter(|text| !text.is_empty())
         };
         match text("provider") {
             Some("generic") => {}
@@ -422,18 +461,39 @@ impl Identity {
 mod tests {
     use serde_json::json;
 
-    use super::Identity;
+    use super::{FluxObject, Identity};
+
+    #[test]
+    fn an_odd_status_hides_no_spec() {
+        let conditions = json!([7, { "type": "Ready", "status": "False", "message": "m" }]);
+        let object = json!({
+            "spec": { "kubeConfig": { "configMapRef": { "name": "a" } } },
+            "status": { "inventory": 7, "conditions": conditions },
+        });
+        let object: FluxObject = serde_json::from_value(object).unwrap();
+        assert!(object.spec.is_some());
+        assert_eq!(object.status.ready().unwrap().message, "m");
+        assert_eq!(object.status.inventory.objects(), None);
+        for spec in [json!(null), json!({ "kubeConfig": { "secretRef": {} } })] {
+            let object = json!({ "spec": spec, "status": null });
+            let object: FluxObject = serde_json::from_value(object).unwrap();
+            assert!(object.spec.is_none() && object.status.ready().is_none());
+        }
+    }
 
     #[test]
     fn a_config_map_is_read_as_flux_does() {
+        let read = |data: &serde_json::Value| {
+            let map: super::ConfigMap = serde_json::from_value(json!({ "data": data })).unwrap();
+            Identity::read(&map.data)
+        };
         let good = json!({ "provider": "generic", "address": "t.example.com:6443", "audiences": " a \n\n", "serviceAccountName": "s" });
-        let identity = Identity::read(&good).unwrap();
+        let identity = read(&good).unwrap();
         assert_eq!(
             (identity.url.as_str(), identity.audience.as_str()),
             ("https://t.example.com:6443", "a")
         );
-        let default =
-            Identity::read(&json!({ "provider": "generic", "address": "https://t" })).unwrap();
+        let default = read(&json!({ "provider": "generic", "address": "https://t" })).unwrap();
         assert_eq!(
             (default.audience.as_str(), default.account),
             ("https://t", None)
@@ -458,7 +518,7 @@ mod tests {
         ] {
             let mut data = good.clone();
             data[key] = json!(value);
-            assert!(Identity::read(&data).is_err(), "{key}: {value}");
+            assert!(read(&data).is_err(), "{key}: {value}");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The user that requests impersonate at a target.
 
 use keyferry_kube_authn::Code;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::doctor::diagnosis::Problem;
+use crate::doctor::resource_attributes::ResourceAttributes;
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const NODE: &str = "system:node:";
@@ -63,14 +64,16 @@ impl ImpersonatedUser {
 
     /// Returns what to ask of an access review to learn whether the name may be impersonated: by
     /// the verb `impersonate`, or else by the constrained form of Kubernetes 1.36 (KEP-5284).
-    pub(crate) fn rights(&self) -> [Value; 2] {
+    pub(crate) fn rights(&self) -> [ResourceAttributes; 2] {
         if let Some((namespace, name)) = self.account() {
             return [("", "impersonate"), (GROUP, "impersonate:serviceaccount")].map(
-                |(group, verb)| {
-                    json!({
-                        "verb": verb, "group": group, "resource": "serviceaccounts",
-                        "namespace": namespace, "name": name,
-                    })
+                |(group, verb)| ResourceAttributes {
+                    verb: verb.to_owned(),
+                    group: group.to_owned(),
+                    resource: "serviceaccounts".to_owned(),
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                    ..ResourceAttributes::default()
                 },
             );
         }
@@ -78,9 +81,16 @@ impl ImpersonatedUser {
             Some(node) => ("impersonate:arbitrary-node", "nodes", node),
             None => ("impersonate:user-info", "users", self.name.as_str()),
         };
+        let right = |verb: &str, group: &str, resource: &str, name: &str| ResourceAttributes {
+            verb: verb.to_owned(),
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            name: name.to_owned(),
+            ..ResourceAttributes::default()
+        };
         [
-            json!({ "verb": "impersonate", "group": "", "resource": "users", "name": self.name }),
-            json!({ "verb": verb, "group": GROUP, "resource": resource, "name": name }),
+            right("impersonate", "", "users", &self.name),
+            right(verb, GROUP, resource, name),
         ]
     }
 
@@ -137,6 +147,8 @@ fn escaped(key: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn everything() -> ImpersonatedUser {
@@ -167,9 +179,8 @@ mod tests {
         let resources = |name: &str| {
             ImpersonatedUser::named(name)
                 .rights()
-                .map(|it| format!("{} {} {}", it["verb"], it["resource"], it["name"]))
+                .map(|right| right.in_words().replace(" in apps", ""))
                 .join(", ")
-                .replace('"', "")
         };
         assert_eq!(
             resources("system:serviceaccount:apps:deployer"),

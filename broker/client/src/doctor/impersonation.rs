@@ -2,10 +2,10 @@
 //! constrained impersonation (KEP-5284).
 
 use keyferry_kube_authn::{Minor, impersonation, rights};
-use serde_json::{Value, json};
 
 use crate::doctor::diagnosis::{Asked, Identity};
 use crate::doctor::impersonated_user::ImpersonatedUser;
+use crate::doctor::resource_attributes::ResourceAttributes;
 use crate::doctor::target_calls::TargetCalls;
 
 /// What is asked about.
@@ -17,7 +17,7 @@ pub(crate) struct ImpersonationQuestion<'a> {
     /// The target's release, if it is known.
     pub(crate) minor: Option<Minor>,
     /// The rights that the ServiceAccount needs. Empty means that none were named.
-    pub(crate) needs: &'a [Value],
+    pub(crate) needs: &'a [ResourceAttributes],
     /// The namespace in which rights are checked.
     pub(crate) target_namespace: Option<&'a str>,
 }
@@ -94,22 +94,22 @@ impl ImpersonationQuestion<'_> {
 
     /// The attributes of the second check: for the needed rights, or else for what Flux does, on
     /// every resource.
-    fn requests(&self) -> Vec<Value> {
+    fn requests(&self) -> Vec<ResourceAttributes> {
         if !self.needs.is_empty() {
-            let on = |need: &Value| {
-                let mut attributes = need.clone();
-                let verb = need["verb"].as_str().unwrap_or_default();
-                attributes["verb"] = impersonation::on_verb(verb).into();
-                attributes
+            let on = |need: &ResourceAttributes| ResourceAttributes {
+                verb: impersonation::on_verb(&need.verb),
+                ..need.clone()
             };
             return self.needs.iter().map(on).collect();
         }
         let namespace = self.target_namespace.unwrap_or_default();
         rights::OBJECT_VERBS
-            .map(|verb| {
-                json!({
-                    "verb": impersonation::on_verb(verb), "group": "*", "resource": "*", "namespace": namespace,
-                })
+            .map(|verb| ResourceAttributes {
+                verb: impersonation::on_verb(verb),
+                group: "*".to_owned(),
+                resource: "*".to_owned(),
+                namespace: namespace.to_owned(),
+                ..ResourceAttributes::default()
             })
             .to_vec()
     }
@@ -122,9 +122,12 @@ impl ImpersonationQuestion<'_> {
         } else {
             "selfsubjectaccessreviews"
         };
-        let attributes = json!({
-            "verb": impersonation::on_verb("create"), "group": "authorization.k8s.io", "resource": resource,
-        });
+        let attributes = ResourceAttributes {
+            verb: impersonation::on_verb("create"),
+            group: "authorization.k8s.io".to_owned(),
+            resource: resource.to_owned(),
+            ..ResourceAttributes::default()
+        };
         match calls.allowed(&attributes, None).await {
             Asked::Yes(_) => None,
             _ => Some(format!(
@@ -134,11 +137,15 @@ impl ImpersonationQuestion<'_> {
         }
     }
 
-    fn account(&self, verb: &str, group: &str) -> Value {
-        json!({
-            "verb": verb, "group": group, "resource": "serviceaccounts",
-            "namespace": self.namespace, "name": self.name,
-        })
+    fn account(&self, verb: &str, group: &str) -> ResourceAttributes {
+        ResourceAttributes {
+            verb: verb.to_owned(),
+            group: group.to_owned(),
+            resource: "serviceaccounts".to_owned(),
+            namespace: self.namespace.to_owned(),
+            name: self.name.to_owned(),
+            ..ResourceAttributes::default()
+        }
     }
 }
 
@@ -246,7 +253,13 @@ mod tests {
 
     #[test]
     fn what_is_needed_is_asked_in_the_words_of_the_second_check() {
-        let needs = [json!({ "verb": "patch", "resource": "deployments", "group": "apps" })];
+        let on_deployments = |verb: &str| ResourceAttributes {
+            verb: verb.to_owned(),
+            resource: "deployments".to_owned(),
+            group: "apps".to_owned(),
+            ..ResourceAttributes::default()
+        };
+        let needs = [on_deployments("patch")];
         let question = |needs| ImpersonationQuestion {
             namespace: "apps",
             name: "deployer",
@@ -256,16 +269,14 @@ mod tests {
         };
         assert_eq!(
             question(&needs[..]).requests(),
-            [
-                json!({ "verb": "impersonate-on:serviceaccount:patch", "resource": "deployments", "group": "apps" })
-            ]
+            [on_deployments("impersonate-on:serviceaccount:patch")]
         );
-        let without: Vec<Value> = question(&[]).requests();
+        let without = question(&[]).requests();
         assert_eq!(without.len(), rights::OBJECT_VERBS.len());
         assert!(
             without
                 .iter()
-                .all(|one| one["resource"] == "*" && one["namespace"] == "apps")
+                .all(|one| one.resource == "*" && one.namespace == "apps")
         );
     }
 }

@@ -22,11 +22,13 @@ use keyferry_keys::ca_bundle::{CaBundle, CaBundleError};
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file::{self, ConfigFileError};
 use keyferry_platform::target_connection::TargetAddress;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::configuration_source::{ConfigurationSource, Wanted};
 use crate::doctor::plan::may_not_list;
 use crate::doctor::start::hub_client;
+use crate::lenient::or_default;
 
 const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
 /// The most targets that are read.
@@ -431,12 +433,50 @@ struct ReadTargets {
     missing: Option<MissingTargets>,
 }
 
+/// A TargetCluster, reduced to its status; the default if that cannot be read.
+#[derive(Deserialize)]
+struct TargetObject {
+    #[serde(default, deserialize_with = "or_default")]
+    status: TargetClusterStatus,
+}
+
+/// A TargetAccess, reduced to the target that its status names.
+#[derive(Deserialize)]
+struct AccessObject {
+    metadata: AccessMetadata,
+    spec: AccessSpec,
+    status: AccessStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AccessMetadata {
+    uid: String,
+    creation_timestamp: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AccessSpec {
+    target_cluster_ref: TargetReference,
+}
+
+#[derive(Deserialize)]
+struct TargetReference {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct AccessStatus {
+    cluster: ClusterStatus,
+}
+
 /// Reads every valid TargetCluster of the hub. The list is empty if the hub does not have the kind.
 async fn of_hub(hub: &HubAccess) -> Result<ReadTargets, ListError> {
     let read = list(hub, TARGET_CLUSTERS, "TargetCluster", |item| {
         Some(ListedTarget {
             cluster: StoredTarget::read_alone(&item)?,
-            status: serde_json::from_value(item["status"].clone()).unwrap_or_default(),
+            status: TargetObject::deserialize(&item).ok()?.status,
         })
     });
     match read.await {
@@ -490,8 +530,8 @@ async fn list(
 
 /// Reads the target of an access from `status.cluster`, with the checks of a TargetCluster.
 fn of_access(access: &Value) -> Option<ListedTarget> {
-    let cluster: ClusterStatus =
-        serde_json::from_value(access["status"]["cluster"].clone()).ok()?;
+    let access = AccessObject::deserialize(access).ok()?;
+    let cluster = access.status.cluster;
     let pem = cluster
         .certificate_authority_data
         .map(|data| String::from_utf8(STANDARD.decode(data).ok()?).ok());
@@ -513,9 +553,9 @@ fn of_access(access: &Value) -> Option<ListedTarget> {
     let object = json!({
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
         "metadata": {
-            "name": access["spec"]["targetClusterRef"]["name"], "uid": access["metadata"]["uid"],
+            "name": access.spec.target_cluster_ref.name, "uid": access.metadata.uid,
             "generation": 1, "resourceVersion": "1",
-            "creationTimestamp": access["metadata"]["creationTimestamp"],
+            "creationTimestamp": access.metadata.creation_timestamp,
         },
         "spec": spec,
     });

@@ -1,8 +1,10 @@
 //! Resolves the name of a resource by a target's discovery, as kubectl does: plural, singular,
 //! short name or kind, in any case, with or without the group.
 
-use serde_json::{Value, json};
-
+use crate::doctor::api_discovery::{
+    AggregatedGroup, AggregatedResource, ApiDiscovery, ApiGroup, ApiResourceList,
+};
+use crate::doctor::resource_attributes::ResourceAttributes;
 use crate::doctor::target_calls::{TargetCallError, TargetCalls};
 
 /// How many similar names a message lists.
@@ -35,7 +37,7 @@ pub(crate) struct ServedResources {
 pub struct ResolvedResource {
     /// The attributes of a review, with the resource's plural name and group. The namespace is
     /// empty for a resource of the whole cluster.
-    pub attributes: Value,
+    pub attributes: ResourceAttributes,
     /// Whether objects of this resource are in a namespace.
     pub namespaced: bool,
 }
@@ -70,9 +72,9 @@ fn nearly(near: &[String]) -> String {
 /// [`ResourceError`].
 pub async fn resolve(
     calls: &TargetCalls,
-    attributes: &Value,
+    attributes: &ResourceAttributes,
 ) -> Result<ResolvedResource, ResourceError> {
-    if text(attributes, "resource") == "*" {
+    if attributes.resource == "*" {
         return Ok(ResolvedResource {
             attributes: attributes.clone(),
             namespaced: true,
@@ -89,10 +91,10 @@ pub async fn resolve(
 #[derive(Debug, Default)]
 pub(crate) struct ResolvedNeeds {
     /// The rights whose resource was found.
-    pub(crate) resolved: Vec<Value>,
+    pub(crate) resolved: Vec<ResourceAttributes>,
     /// The rights whose resource could not be looked up, as they were given: a denial of one says
     /// nothing.
-    pub(crate) unresolved: Vec<Value>,
+    pub(crate) unresolved: Vec<ResourceAttributes>,
     /// Why not.
     pub(crate) unread: String,
 }
@@ -103,7 +105,7 @@ pub(crate) struct ResolvedNeeds {
 /// [`ResourceError::Unknown`].
 pub(crate) async fn resolve_needs(
     calls: &TargetCalls,
-    needs: &[Value],
+    needs: &[ResourceAttributes],
 ) -> Result<ResolvedNeeds, ResourceError> {
     let mut all = ResolvedNeeds::default();
     for need in needs {
@@ -119,16 +121,12 @@ pub(crate) async fn resolve_needs(
     Ok(all)
 }
 
-pub(crate) fn text<'a>(attributes: &'a Value, member: &str) -> &'a str {
-    attributes
-        .get(member)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-fn find(served: &ServedResources, attributes: &Value) -> Result<ResolvedResource, ResourceError> {
-    let wanted = text(attributes, "resource").to_ascii_lowercase();
-    let group = text(attributes, "group").to_ascii_lowercase();
+fn find(
+    served: &ServedResources,
+    attributes: &ResourceAttributes,
+) -> Result<ResolvedResource, ResourceError> {
+    let wanted = attributes.resource.to_ascii_lowercase();
+    let group = attributes.group.to_ascii_lowercase();
     let named_resource = by_name(&served.resources, &wanted, &group);
     let Some(found) = named_resource else {
         if let Some(first) = served.unlisted.first() {
@@ -147,17 +145,17 @@ fn find(served: &ServedResources, attributes: &Value) -> Result<ResolvedResource
             resource,
         });
     };
-    let mut resolved = attributes.clone();
-    resolved["resource"] = found.plural.as_str().into();
-    resolved["group"] = found.group.as_str().into();
+    let mut resolved = ResourceAttributes {
+        resource: found.plural.clone(),
+        group: found.group.clone(),
+        ..attributes.clone()
+    };
     // As in kubectl, TYPE/NAME names an object, unless the target has a subresource of this name.
-    let subresource = text(attributes, "subresource").to_owned();
-    if !subresource.is_empty() && !found.subresources.contains(&subresource) {
-        resolved["subresource"] = "".into();
-        resolved["name"] = subresource.into();
+    if !resolved.subresource.is_empty() && !found.subresources.contains(&resolved.subresource) {
+        resolved.name = std::mem::take(&mut resolved.subresource);
     }
     if !found.namespaced {
-        resolved["namespace"] = "".into();
+        resolved.namespace.clear();
     }
     Ok(ResolvedResource {
         attributes: resolved,
@@ -235,13 +233,15 @@ impl TargetCalls {
     async fn served_resources(&self) -> Result<ServedResources, TargetCallError> {
         let mut served = ServedResources::default();
         for path in ["/api", "/apis"] {
-            let answer = self.discovery(path).await?;
-            if answer["kind"] == "APIGroupDiscoveryList" {
-                served.resources.extend(aggregated(&answer));
-                served.unlisted.extend(stale(&answer));
+            let answer: ApiDiscovery = self.discovery(path).await?;
+            if answer.is_aggregated() {
+                served
+                    .resources
+                    .extend(aggregated(&answer.aggregated_groups));
+                served.unlisted.extend(stale(&answer.aggregated_groups));
                 continue;
             }
-            served.unlisted.extend(other_versions(&answer));
+            served.unlisted.extend(other_versions(&answer.groups));
             let groups = preferred(&answer);
             for (group, version) in groups.iter().take(MAX_GROUPS) {
                 let path = match group.as_str() {
@@ -249,7 +249,7 @@ impl TargetCalls {
                     group => format!("/apis/{group}/{version}"),
                 };
                 // One group whose server is down hides no other.
-                match self.get_json(&path).await {
+                match self.get_json::<ApiResourceList>(&path).await {
                     Ok(list) => served.resources.extend(of_list(group, &list)),
                     Err(_) => served.unlisted.push(format!("{group}/{version}")),
                 }
@@ -263,74 +263,70 @@ impl TargetCalls {
     }
 }
 
-/// Returns the versions of an `APIGroupDiscoveryList` that the server could not read just now, such
-/// as those of an extension server that is down.
-fn stale(list: &Value) -> Vec<String> {
-    let of_group = |item: &Value| {
-        let group = text(&item["metadata"], "name").to_owned();
-        items(item, "versions")
-            .filter(|version| version["freshness"] == "Stale")
-            .map(|version| format!("{group}/{}", text(version, "version")))
+/// Returns the versions that the server could not read just now.
+fn stale(groups: &[AggregatedGroup]) -> Vec<String> {
+    let of_group = |group: &AggregatedGroup| {
+        let versions = group.versions.iter().filter(|version| version.is_stale());
+        versions
+            .map(|version| format!("{}/{}", group.metadata.name, version.version))
             .collect::<Vec<_>>()
     };
-    items(list, "items").flat_map(of_group).collect()
+    groups.iter().flat_map(of_group).collect()
 }
 
 /// Returns the versions of an `APIGroupList` that are not preferred, and so not read: one of them
 /// can have a resource that the preferred one lacks.
-fn other_versions(answer: &Value) -> Vec<String> {
-    let of_group = |group: &Value| {
-        let preferred = group["preferredVersion"]["groupVersion"].clone();
-        items(group, "versions")
-            .filter(|version| version["groupVersion"] != preferred)
-            .map(|version| text(version, "groupVersion").to_owned())
+fn other_versions(groups: &[ApiGroup]) -> Vec<String> {
+    let of_group = |group: &ApiGroup| {
+        let preferred = &group.preferred_version.group_version;
+        let versions = group.versions.iter().map(|version| &version.group_version);
+        versions
+            .filter(|version| *version != preferred)
+            .cloned()
             .collect::<Vec<_>>()
     };
-    items(answer, "groups").flat_map(of_group).collect()
+    groups.iter().flat_map(of_group).collect()
 }
 
-/// Reads an `APIGroupDiscoveryList` of `apidiscovery.k8s.io`.
-fn aggregated(list: &Value) -> Vec<ServedResource> {
+/// Returns the resources of the aggregated form, each in the version that is preferred.
+fn aggregated(groups: &[AggregatedGroup]) -> Vec<ServedResource> {
     let mut served: Vec<ServedResource> = Vec::new();
-    for item in items(list, "items") {
-        let group = text(&item["metadata"], "name");
-        let versions = items(item, "versions");
-        for resource in versions.flat_map(|version| items(version, "resources")) {
-            let plural = text(resource, "resource");
-            // Versions are in the order of preference.
-            if served
+    for group in groups {
+        let name = &group.metadata.name;
+        for resource in group.versions.iter().flat_map(|version| &version.resources) {
+            let is_listed = served
                 .iter()
-                .any(|one| one.group == group && one.plural == plural)
-            {
-                continue;
+                .any(|one| one.group == *name && one.plural == resource.resource);
+            if !is_listed {
+                served.push(ServedResource::of_aggregated(name, resource));
             }
-            served.push(ServedResource {
-                group: group.to_owned(),
-                plural: plural.to_owned(),
-                singular: text(resource, "singularResource").to_owned(),
-                short_names: texts(resource, "shortNames"),
-                kind: text(&resource["responseKind"], "kind").to_owned(),
-                namespaced: resource["scope"] == "Namespaced",
-                subresources: items(resource, "subresources")
-                    .map(|one| text(one, "subresource").to_owned())
-                    .collect(),
-            });
         }
     }
     served
 }
 
-/// Reads the preferred version of each group, from an `APIVersions` or an `APIGroupList`. Names that
+impl ServedResource {
+    fn of_aggregated(group: &str, resource: &AggregatedResource) -> Self {
+        let subresources = resource.subresources.iter();
+        Self {
+            group: group.to_owned(),
+            plural: resource.resource.clone(),
+            singular: resource.singular_resource.clone(),
+            short_names: resource.short_names.clone(),
+            kind: resource.response_kind.kind.clone(),
+            namespaced: resource.is_namespaced(),
+            subresources: subresources.map(|one| one.subresource.clone()).collect(),
+        }
+    }
+}
+
+/// Returns the preferred version of each group, of an `APIVersions` or an `APIGroupList`. Names that
 /// would change the path are left out.
-fn preferred(answer: &Value) -> Vec<(String, String)> {
-    let core = texts(answer, "versions")
-        .into_iter()
-        .take(1)
-        .map(|version| (String::new(), version));
-    let groups = items(answer, "groups").map(|group| {
-        let version = text(&group["preferredVersion"], "version");
-        (text(group, "name").to_owned(), version.to_owned())
-    });
+fn preferred(answer: &ApiDiscovery) -> Vec<(String, String)> {
+    let core = answer.core_versions.iter().take(1);
+    let core = core.map(|version| (String::new(), version.clone()));
+    let groups = answer.groups.iter();
+    let groups = groups.map(|group| (group.name.clone(), group.preferred_version.version.clone()));
     let is_name = |text: &str| {
         text.bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
@@ -341,46 +337,45 @@ fn preferred(answer: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Reads an `APIResourceList`.
-fn of_list(group: &str, list: &Value) -> Vec<ServedResource> {
-    let resources = || items(list, "resources").map(|one| (text(one, "name"), one));
-    resources()
-        .filter(|(name, _)| !name.contains('/'))
-        .map(|(name, resource)| ServedResource {
+/// Returns the resources of an `APIResourceList`.
+fn of_list(group: &str, list: &ApiResourceList) -> Vec<ServedResource> {
+    let subresources = |name: &str| {
+        let names = list.resources.iter();
+        names
+            .filter_map(|resource| resource.name.split_once('/'))
+            .filter(|(parent, _)| *parent == name)
+            .map(|(_, subresource)| subresource.to_owned())
+            .collect()
+    };
+    let resources = list.resources.iter().filter(|resource| resource.is_whole());
+    resources
+        .map(|resource| ServedResource {
             group: group.to_owned(),
-            plural: name.to_owned(),
-            singular: text(resource, "singularName").to_owned(),
-            short_names: texts(resource, "shortNames"),
-            kind: text(resource, "kind").to_owned(),
-            namespaced: resource["namespaced"] == json!(true),
-            subresources: resources()
-                .filter_map(|(full, _)| full.split_once('/'))
-                .filter(|(parent, _)| *parent == name)
-                .map(|(_, subresource)| subresource.to_owned())
-                .collect(),
+            plural: resource.name.clone(),
+            singular: resource.singular_name.clone(),
+            short_names: resource.short_names.clone(),
+            kind: resource.kind.clone(),
+            namespaced: resource.namespaced,
+            subresources: subresources(&resource.name),
         })
-        .collect()
-}
-
-pub(crate) fn items<'a>(value: &'a Value, member: &str) -> impl Iterator<Item = &'a Value> {
-    value
-        .get(member)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-}
-
-pub(crate) fn texts(value: &Value, member: &str) -> Vec<String> {
-    items(value, member)
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
         .collect()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn read<T: DeserializeOwned>(answer: Value) -> T {
+        serde_json::from_value(answer).unwrap()
+    }
+
+    fn groups(answer: Value) -> Vec<AggregatedGroup> {
+        read::<ApiDiscovery>(answer).aggregated_groups
+    }
 
     fn served() -> ServedResources {
         let core = json!({ "kind": "APIGroupDiscoveryList", "items": [{ "metadata": {}, "versions": [{ "version": "v1", "resources": [
@@ -399,16 +394,24 @@ mod tests {
             { "metadata": { "name": "events.k8s.io" }, "versions": [{ "version": "v1", "resources": [
                 { "resource": "events", "singularResource": "event", "shortNames": ["ev"], "scope": "Namespaced", "responseKind": { "kind": "Event" } }] }] },
         ] });
+        let (core, named) = (groups(core), groups(named));
         ServedResources {
             resources: [aggregated(&core), aggregated(&named)].concat(),
             unlisted: stale(&named),
         }
     }
 
-    fn attributes(resource: &str) -> Value {
+    fn attributes(resource: &str) -> ResourceAttributes {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
-        json!({ "verb": "get", "resource": resource, "group": group, "subresource": subresource, "namespace": "shop" })
+        ResourceAttributes {
+            verb: "get".to_owned(),
+            resource: resource.to_owned(),
+            group: group.to_owned(),
+            subresource: subresource.to_owned(),
+            namespace: "shop".to_owned(),
+            ..ResourceAttributes::default()
+        }
     }
 
     #[test]
@@ -432,16 +435,12 @@ mod tests {
             ("events.events.k8s.io", "events|events.k8s.io||"),
         ] {
             let found = find(&served(), &attributes(name)).unwrap().attributes;
-            let part = |member| text(&found, member);
             let shown = format!(
                 "{}|{}|{}|{}",
-                part("resource"),
-                part("group"),
-                part("subresource"),
-                part("name")
+                found.resource, found.group, found.subresource, found.name
             );
             assert_eq!(shown, full, "{name}");
-            assert_eq!(part("namespace"), "shop", "{name}");
+            assert_eq!(found.namespace, "shop", "{name}");
         }
     }
 
@@ -449,7 +448,7 @@ mod tests {
     fn a_resource_of_the_cluster_has_no_namespace() {
         let nodes = find(&served(), &attributes("no")).unwrap();
         assert!(!nodes.namespaced);
-        assert_eq!(nodes.attributes["namespace"], "");
+        assert_eq!(nodes.attributes.namespace, "");
     }
 
     #[test]
@@ -474,6 +473,7 @@ mod tests {
             { "metadata": { "name": "metrics.k8s.io" }, "versions": [{ "version": "v1beta1", "freshness": "Stale" }] },
             { "metadata": { "name": "apps" }, "versions": [{ "version": "v1", "freshness": "Current" }] },
         ] });
+        let list = groups(list);
         assert_eq!(stale(&list), ["metrics.k8s.io/v1beta1"]);
         let partial = ServedResources {
             unlisted: stale(&list),
@@ -487,11 +487,11 @@ mod tests {
                 .to_string()
                 .ends_with("those of metrics.k8s.io/v1beta1")
         );
-        let groups = json!({ "groups": [{
+        let old: ApiDiscovery = read(json!({ "groups": [{
             "name": "apps", "preferredVersion": { "groupVersion": "apps/v1" },
             "versions": [{ "groupVersion": "apps/v1" }, { "groupVersion": "apps/v1beta1" }],
-        }] });
-        assert_eq!(other_versions(&groups), ["apps/v1beta1"]);
+        }] }));
+        assert_eq!(other_versions(&old.groups), ["apps/v1beta1"]);
     }
 
     #[test]
@@ -500,21 +500,22 @@ mod tests {
             { "name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod", "shortNames": ["po"] },
             { "name": "pods/log", "namespaced": true, "kind": "Pod" },
         ] });
-        let read = of_list("", &list);
-        assert_eq!(read.len(), 1);
+        let listed = of_list("", &read(list));
+        assert_eq!(listed.len(), 1);
         assert_eq!(
-            read,
-            aggregated(&json!({ "items": [{ "versions": [{ "resources": [
+            listed,
+            aggregated(&groups(json!({ "items": [{ "versions": [{ "resources": [
             { "resource": "pods", "singularResource": "pod", "shortNames": ["po"], "scope": "Namespaced",
               "responseKind": { "kind": "Pod" }, "subresources": [{ "subresource": "log" }] },
-        ] }] }] }))
+        ] }] }] })))
         );
         let groups = json!({ "groups": [
             { "name": "apps", "preferredVersion": { "version": "v1" } },
             { "name": "../x", "preferredVersion": { "version": "v1" } },
         ] });
-        assert_eq!(preferred(&groups), [("apps".to_owned(), "v1".to_owned())]);
+        let of_apps = ("apps".to_owned(), "v1".to_owned());
+        assert_eq!(preferred(&read(groups)), [of_apps]);
         let core = json!({ "versions": ["v1"] });
-        assert_eq!(preferred(&core), [(String::new(), "v1".to_owned())]);
+        assert_eq!(preferred(&read(core)), [(String::new(), "v1".to_owned())]);
     }
 }

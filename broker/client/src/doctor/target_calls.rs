@@ -14,13 +14,17 @@ use keyferry_platform::https_client::{HttpsClientBuilder, read_body};
 use keyferry_platform::target_connection::{TargetAddress, TargetConnection};
 use reqwest::Method;
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::doctor::DoctorError;
 use crate::doctor::diagnosis::{ActiveConfiguration, Asked, Identity};
 use crate::doctor::fetch::{bounded, exchange, fault};
 use crate::doctor::impersonated_user::ImpersonatedUser;
+use crate::doctor::resource_attributes::ResourceAttributes;
 use crate::doctor::target_metrics::active_configuration;
+use crate::lenient::{self, Lenient};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The largest metrics response that is read: more than a large apiserver has.
@@ -35,6 +39,58 @@ const DISCOVERY_FORMS: &str =
 pub struct TargetCalls {
     connection: TargetConnection,
     token: Option<SecretString>,
+}
+
+/// The response of /version, reduced to the release.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServerVersion {
+    #[serde(deserialize_with = "lenient::or_default")]
+    git_version: String,
+}
+
+impl ServerVersion {
+    /// Returns the release, if it is one that Keyferry knows.
+    #[must_use]
+    pub fn minor(&self) -> Option<Minor> {
+        self.git_version.parse().ok()
+    }
+}
+
+/// A SelfSubjectReview, reduced to the user as the target names it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct UserReview {
+    #[serde(deserialize_with = "lenient::or_default")]
+    status: UserReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct UserReviewStatus {
+    user_info: Value,
+}
+
+/// A SelfSubjectAccessReview, reduced to its answer.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessReview {
+    #[serde(deserialize_with = "lenient::or_default")]
+    status: AccessReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessReviewStatus {
+    allowed: Option<bool>,
+}
+
+/// An error of the API (metav1.Status), reduced to its message.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ErrorStatus {
+    #[serde(deserialize_with = "lenient::or_default")]
+    message: Option<String>,
 }
 
 /// The result of the first call.
@@ -122,13 +178,13 @@ impl TargetCalls {
         let skew = date
             .map(|date| SignedDuration::from_secs(date.duration_since(clock.now().wall).as_secs()));
         let answer = bounded(response, self.connection.endpoint()).await;
-        let version = match &answer {
-            Fetched::Response(answer) => serde_json::from_slice::<Value>(&answer.body).ok(),
+        let version: Option<ServerVersion> = match &answer {
+            Fetched::Response(answer) => serde_json::from_slice(&answer.body).ok(),
             _ => None,
         };
         Greeting {
             skew,
-            minor: version.as_ref().and_then(minor),
+            minor: version.and_then(|version| version.minor()),
             answer,
         }
     }
@@ -149,7 +205,7 @@ impl TargetCalls {
         let review = self_subject_review::review_request();
         let answer = self.post_review(self_subject_review::REVIEW_PATH, &review, impersonated);
         match answer.await {
-            Ok(answer) => Ok(answer["status"]["userInfo"].clone()),
+            Ok(UserReview { status }) => Ok(status.user_info),
             Err(Fetched::Response(HttpResponse { status: 401, .. })) => Err(Identity::Refused),
             // Forbidden means that the bearer was authenticated.
             Err(Fetched::Response(HttpResponse { status: 403, .. })) if impersonated.is_none() => {
@@ -168,7 +224,7 @@ impl TargetCalls {
     /// [`AccessError`].
     pub async fn access(
         &self,
-        attributes: &Value,
+        attributes: &ResourceAttributes,
         impersonated: Option<&ImpersonatedUser>,
     ) -> Result<bool, AccessError> {
         self.reviewed(&json!({ "resourceAttributes": attributes }), impersonated)
@@ -178,25 +234,11 @@ impl TargetCalls {
     /// Asks as [`Self::access`] does, and describes the answer in words.
     pub(crate) async fn allowed(
         &self,
-        attributes: &Value,
+        attributes: &ResourceAttributes,
         impersonated: Option<&ImpersonatedUser>,
     ) -> Asked {
-        let text = |name: &str| {
-            attributes
-                .get(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let place = match text("namespace") {
-            "" => String::new(),
-            namespace => format!(" in {namespace}"),
-        };
-        let name = match text("name") {
-            "" => String::new(),
-            name => format!(" {name}"),
-        };
-        let what = format!("{} {}{name}{place}", text("verb"), text("resource"));
-        asked(what, self.access(attributes, impersonated).await)
+        let answer = self.access(attributes, impersonated).await;
+        asked(attributes.in_words(), answer)
     }
 
     /// Asks by SelfSubjectAccessReview whether a verb is allowed on a path that is no resource.
@@ -215,22 +257,21 @@ impl TargetCalls {
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec,
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        let answer = self.post_access_review(path, &review, impersonated).await?;
-        answer["status"]["allowed"]
-            .as_bool()
-            .ok_or_else(|| AccessError::Unknown("the answer cannot be read".to_owned()))
+        let answer: AccessReview = self.post_access_review(path, &review, impersonated).await?;
+        let allowed = answer.status.allowed;
+        allowed.ok_or_else(|| AccessError::Unknown("the answer cannot be read".to_owned()))
     }
 
     /// Posts a review of what the user may do.
     ///
     /// # Errors
     /// [`AccessError`].
-    pub(crate) async fn post_access_review(
+    pub(crate) async fn post_access_review<T: DeserializeOwned + Default>(
         &self,
         path: &str,
         review: &Value,
         impersonated: Option<&ImpersonatedUser>,
-    ) -> Result<Value, AccessError> {
+    ) -> Result<T, AccessError> {
         match self.post_review(path, review, impersonated).await {
             Ok(answer) => Ok(answer),
             Err(Fetched::Response(HttpResponse { status: 403, body }))
@@ -246,7 +287,7 @@ impl TargetCalls {
     /// of every authenticated user.
     pub(crate) async fn rights(
         &self,
-        needs: &[Value],
+        needs: &[ResourceAttributes],
         namespace: Option<&str>,
         impersonated: Option<&ImpersonatedUser>,
     ) -> Asked {
@@ -282,11 +323,12 @@ impl TargetCalls {
     ///
     /// # Errors
     /// [`TargetCallError`].
-    pub(crate) async fn get_json(&self, path: &str) -> Result<Value, TargetCallError> {
+    pub(crate) async fn get_json<T: DeserializeOwned + Default>(
+        &self,
+        path: &str,
+    ) -> Result<T, TargetCallError> {
         match self.exchange(self.with_token(self.get(path), None)).await {
-            Fetched::Response(HttpResponse { status: 200, body }) => {
-                serde_json::from_slice(&body).map_err(|_| TargetCallError::NotJson)
-            }
+            Fetched::Response(HttpResponse { status: 200, body }) => read_json(&body),
             other => Err(unexpected(other)),
         }
     }
@@ -295,7 +337,10 @@ impl TargetCalls {
     ///
     /// # Errors
     /// [`TargetCallError`].
-    pub(crate) async fn discovery(&self, path: &str) -> Result<Value, TargetCallError> {
+    pub(crate) async fn discovery<T: DeserializeOwned + Default>(
+        &self,
+        path: &str,
+    ) -> Result<T, TargetCallError> {
         let request = self.with_token(self.get(path), None);
         let request = request.header(reqwest::header::ACCEPT, DISCOVERY_FORMS);
         let mut response = match request.send().await {
@@ -309,7 +354,7 @@ impl TargetCalls {
         let body = read_body(&mut response, MAX_DISCOVERY_BYTES)
             .await
             .map_err(|error| TargetCallError::Connection(error.to_string()))?;
-        serde_json::from_slice(&body).map_err(|_| TargetCallError::NotJson)
+        read_json(&body)
     }
 
     /// Sends HEAD /livez/ping, client-go's probe for flow control.
@@ -340,22 +385,23 @@ impl TargetCalls {
         Some(active_configuration(&String::from_utf8_lossy(&text)))
     }
 
-    /// Posts a review and parses the response to it; a response that is not JSON reads as null.
+    /// Posts a review and parses the response to it; a response that is no review reads as one
+    /// without an answer.
     ///
     /// # Errors
     /// Every result except a response with a 2xx status.
-    async fn post_review(
+    async fn post_review<T: DeserializeOwned + Default>(
         &self,
         path: &str,
         review: &Value,
         impersonated: Option<&ImpersonatedUser>,
-    ) -> Result<Value, Fetched> {
+    ) -> Result<T, Fetched> {
         let request = self.connection.request(Method::POST, path).json(review);
         match self.exchange(self.with_token(request, impersonated)).await {
             Fetched::Response(HttpResponse {
                 status: 200..=299,
                 body,
-            }) => Ok(serde_json::from_slice(&body).unwrap_or_default()),
+            }) => Ok(read_json(&body).unwrap_or_default()),
             other => Err(other),
         }
     }
@@ -389,9 +435,11 @@ impl TargetCalls {
     }
 }
 
-/// Parses the release from the response of /version.
-pub fn minor(version: &Value) -> Option<Minor> {
-    version.get("gitVersion")?.as_str()?.parse().ok()
+/// Parses a response whose members may all be missing.
+fn read_json<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, TargetCallError> {
+    let read: Result<Lenient<T>, _> = serde_json::from_slice(body);
+    read.map(|Lenient(read)| read)
+        .map_err(|_| TargetCallError::NotJson)
 }
 
 fn unexpected(fetched: Fetched) -> TargetCallError {
@@ -418,6 +466,6 @@ fn asked(what: String, answer: Result<bool, AccessError>) -> Asked {
 
 /// The message of a 403, which says what the bearer may not do.
 fn forbidden_message(body: &[u8]) -> ForeignText {
-    let status: Value = serde_json::from_slice(body).unwrap_or_default();
-    ForeignText::new(status["message"].as_str().unwrap_or("it gives no reason"))
+    let status: ErrorStatus = read_json(body).unwrap_or_default();
+    ForeignText::new(status.message.as_deref().unwrap_or("it gives no reason"))
 }

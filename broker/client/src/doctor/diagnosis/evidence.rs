@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use keyferry_kube_authn::Minor;
 
 use super::{Cause, Fetched};
+use crate::doctor::resource_attributes::ResourceAttributes;
 
 /// A fault that was found while the evidence was collected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,7 +175,7 @@ pub struct Target {
     /// one.
     pub impersonation_ignored: Option<String>,
     /// The attributes of the needed rights, with resources as the target's discovery names them.
-    pub needs: Vec<serde_json::Value>,
+    pub needs: Vec<ResourceAttributes>,
     /// Whether the user may do what is needed, or anything at all if nothing specific is needed.
     pub rights: Asked,
     /// Bindings that were meant for the user but name another subject, if bindings could be read.
