@@ -1,29 +1,30 @@
 //! Prints the hub's admission policies for one hub and tries them there, with the rights of the
 //! user.
 
+mod trial;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use keyferry_api::audience::Audience;
 use keyferry_api::definition;
 use keyferry_api::issuer::DISCOVERY_PATH;
-use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::admission_policy::{
     self, AdmissionPolicy, AdmissionPolicyGap, FillError, HubSite, MintableAudiences,
 };
-use keyferry_core::{client_certificate, pairing};
+use keyferry_core::pairing;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::ports::HubError;
 use keyferry_hub::token_request;
-use keyferry_keys::managed_issuer::INERT_AUDIENCE;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::trial::bound_account;
+use crate::lenient::{Lenient, or_default, readable_items};
+use crate::object_view::TargetView;
+use crate::stated_condition::StatedCondition;
 use crate::{ClientError, objects_of_hub};
 
 const ADMISSION_API: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -33,14 +34,6 @@ const DEFINITION_PATH: &str =
 /// discovers new kinds every 30 s. An apiserver that has the binding but not the kind refuses every
 /// TokenRequest.
 const KIND_KNOWN_AFTER: Duration = Duration::from_secs(60);
-/// Objects per page of a list.
-const PAGE_OBJECTS: u32 = 500;
-/// The name of objects that a trial would create.
-const TRIAL_NAME: &str = "keyferry-admission-check";
-/// A request for a certificate, whose key was not kept.
-const TRIAL_REQUEST: &str = include_str!("admission_policies/trial_request.pem");
-/// Two audiences that no target trusts, for a request that must be refused because it has two.
-const TWO_INERT: [&str; 2] = [INERT_AUDIENCE, "keyferry.dev/inert/2"];
 
 /// Why the policies cannot be printed or tried.
 #[derive(Debug, thiserror::Error)]
@@ -190,7 +183,7 @@ impl AdmissionPolicies {
             }) => Vec::new(),
             targets => targets.map_err(|error| PoliciesError::Targets(error.to_string()))?,
         };
-        let audience = |target: &Value| Audience::new(target["spec"]["audience"].as_str()?).ok();
+        let audience = |target| Audience::new(TargetView::of(target).spec.audience).ok();
         Ok(MintableAudiences::Only(
             targets.iter().filter_map(audience).collect(),
         ))
@@ -206,9 +199,11 @@ impl AdmissionPolicies {
             .read_object(DEFINITION_PATH)
             .await
             .map_err(|error| PoliciesError::Read("the definition of AudiencePairing", error))?;
+        let is_defined = !definition.is_null();
+        let Lenient(definition) = Lenient::deserialize(definition).unwrap_or_default();
         let incomplete_for = remaining_wait(&definition, self.hub_now);
         let mut manifests = Vec::new();
-        if definition.is_null() {
+        if !is_defined {
             manifests.push(definition::print_manifest(&definition::audience_pairing())?);
         }
         if incomplete_for.is_none() {
@@ -255,7 +250,7 @@ impl AdmissionPolicies {
     /// Whether Keyferry's account gets a token for an audience of no target: by a dry run, with an
     /// audience that no cluster accepts. `None` where this cannot be tried.
     pub async fn mints_every_audience(&self) -> Option<bool> {
-        let unused = Audience::new(TWO_INERT[1]).ok()?;
+        let unused = Audience::new(trial::TWO_INERT[1]).ok()?;
         let account = bound_account(&self.client, &self.site)
             .await
             .ok()
@@ -292,110 +287,7 @@ impl AdmissionPolicies {
         Ok(admission_policy.check_hub_audiences(&policy, &self.site)?)
     }
 
-    async fn try_policy(&self, admission_policy: &AdmissionPolicy) -> Trial {
-        const USER_RIGHTS_NOTE: &str =
-            "it refuses callers that lack a right, and a dry run uses yours";
-        let (Ok(nobodys), Ok(inert), Ok(beside)) = (
-            Audience::new(pairing::UNUSABLE_AUDIENCE),
-            Audience::new(TWO_INERT[0]),
-            Audience::new(TWO_INERT[1]),
-        ) else {
-            return Trial::Failed("an audience of this program is invalid".to_owned());
-        };
-        let (what, answer) = match *admission_policy {
-            admission_policy::PAIRING_POLICY => {
-                let answer =
-                    token_request::dry_run(&self.client, &self.canary, &nobodys, None).await;
-                ("a token for keyferry.dev/nobody", answer)
-            }
-            admission_policy::AUDIENCE_POLICY => {
-                let audience = self
-                    .site
-                    .hub_audiences
-                    .first()
-                    .map(String::as_str)
-                    .unwrap_or_default();
-                let object = json!({
-                    "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": TRIAL_NAME },
-                    "spec": { "address": "https://keyferry-admission-check.invalid", "audience": audience },
-                });
-                let path = "/apis/keyferry.dev/v1alpha1/targetclusters?dryRun=All";
-                (
-                    "a TargetCluster with the hub's own audience",
-                    post_trial(&self.client, path, &object).await,
-                )
-            }
-            admission_policy::KEPT_POLICY => {
-                // The dry run is set in the body: if there is a body, kube-apiserver reads no
-                // options from the query.
-                let options =
-                    json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"] });
-                let path = format!("{DEFINITION_PATH}?dryRun=All");
-                let answer = self
-                    .client
-                    .delete::<_, IgnoredAny>(&path, &options, "definition")
-                    .await
-                    .map(drop);
-                ("deleting the definition of AudiencePairing", answer)
-            }
-            admission_policy::OWN_SECRETS => {
-                let annotations =
-                    json!({ "kubernetes.io/service-account.name": self.canary.name.as_str() });
-                let object = json!({
-                    "apiVersion": "v1", "kind": "Secret", "metadata": { "name": TRIAL_NAME, "annotations": annotations },
-                    "type": "kubernetes.io/service-account-token",
-                });
-                let path = format!(
-                    "/api/v1/namespaces/{}/secrets?dryRun=All",
-                    self.site.namespace
-                );
-                (
-                    "a Secret that the hub fills with a token, by Keyferry",
-                    post_trial(&self.as_keyferry, &path, &object).await,
-                )
-            }
-            admission_policy::OWN_CERTIFICATES => {
-                // The apiserver reads the request before it asks the policy.
-                let object = json!({
-                    "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": TRIAL_NAME },
-                    "spec": { "request": STANDARD.encode(TRIAL_REQUEST), "signerName": "keyferry.dev/nobody", "usages": ["client auth"] },
-                });
-                let path = format!("{}?dryRun=All", client_certificate::COLLECTION_PATH);
-                let answer = post_trial(&self.as_keyferry, &path, &object).await;
-                if let Err(HubError::Forbidden(forbidden)) = &answer
-                    && !forbidden.is_by_policy(admission_policy.policy_name())
-                {
-                    return Trial::NotTried("Keyferry has no right to request certificates");
-                }
-                ("a certificate of another signer, by Keyferry", answer)
-            }
-            admission_policy::OWN_ACCOUNT => match bound_account(&self.client, &self.site).await {
-                Ok(Some(account)) => {
-                    let answer =
-                        token_request::dry_run(&self.as_keyferry, &account, &inert, Some(&beside))
-                            .await;
-                    if matches!(answer, Err(HubError::NotFound(_))) {
-                        return Trial::NotTried(
-                            "the namespace that was chosen has no ServiceAccount default",
-                        );
-                    }
-                    ("a token with two audiences, by Keyferry", answer)
-                }
-                Ok(None) => {
-                    return Trial::NotTried("no RoleBinding lets Keyferry mint anywhere yet");
-                }
-                Err(error) => return Trial::Failed(format!("listing RoleBindings: {error}")),
-            },
-            admission_policy::PAIRING_CLOSED => {
-                return Trial::NotTried(
-                    "it refuses in closed namespaces while there is no AudiencePairing",
-                );
-            }
-            _ => return Trial::NotTried(USER_RIGHTS_NOTE),
-        };
-        judge_trial(admission_policy, what, answer)
-    }
-
+    /// Reads an object; null if there is none.
     async fn read_object(&self, path: &str) -> Result<Value, HubError> {
         match self.client.get_object(path, "object").await {
             Err(HubError::NotFound(_)) => Ok(Value::Null),
@@ -404,71 +296,27 @@ impl AdmissionPolicies {
     }
 }
 
-/// A RoleBinding, reduced to what says whether it lets Keyferry mint. Tenants create RoleBindings,
-/// and decide how long the rest is, so it is skipped while the list is parsed.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MinterBinding {
-    metadata: BindingMetadata,
-    role_ref: BindingRole,
-    subjects: Option<Vec<BindingSubject>>,
+/// A CustomResourceDefinition, reduced to its conditions.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Definition {
+    #[serde(deserialize_with = "or_default")]
+    status: DefinitionStatus,
 }
 
-#[derive(Deserialize)]
-struct BindingMetadata {
-    namespace: String,
-}
-
-#[derive(Deserialize)]
-struct BindingRole {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct BindingSubject {
-    kind: String,
-    name: String,
-    #[serde(default)]
-    namespace: String,
-}
-
-/// Returns the ServiceAccount `default` of a namespace in which a RoleBinding lets Keyferry mint.
-async fn bound_account(
-    client: &HubClient,
-    site: &HubSite,
-) -> Result<Option<ServiceAccount>, HubError> {
-    let name = site.username.rsplit(':').next().unwrap_or_default();
-    let is_ours = |subject: &BindingSubject| {
-        subject.kind == "ServiceAccount"
-            && subject.name == name
-            && subject.namespace == site.namespace
-    };
-    let bound = |binding: MinterBinding| {
-        let is_bound = binding.role_ref.name == "keyferry-minter"
-            && binding.subjects.iter().flatten().any(is_ours);
-        is_bound.then_some(binding.metadata.namespace)
-    };
-    let path = "/apis/rbac.authorization.k8s.io/v1/rolebindings";
-    let found = client
-        .list(path, PAGE_OBJECTS, "RoleBindings", bound)
-        .await?;
-    Ok(found.into_iter().next().and_then(|namespace| {
-        Some(ServiceAccount {
-            namespace: Namespace::new(namespace).ok()?,
-            name: ObjectName::new("default").ok()?,
-        })
-    }))
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DefinitionStatus {
+    #[serde(deserialize_with = "readable_items")]
+    conditions: Vec<StatedCondition>,
 }
 
 /// Returns how long until every apiserver of the hub knows the kind, or `None` once all do.
-fn remaining_wait(definition: &Value, now: Timestamp) -> Option<Duration> {
-    let conditions = definition["status"]["conditions"].as_array();
-    let established = conditions
-        .into_iter()
-        .flatten()
-        .find(|condition| condition["type"] == "Established" && condition["status"] == "True");
+fn remaining_wait(definition: &Definition, now: Timestamp) -> Option<Duration> {
+    let established = StatedCondition::find(&definition.status.conditions, "Established");
+    let established = established.filter(|condition| condition.status == "True");
     let since: Option<Timestamp> =
-        established.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
+        established.and_then(|condition| condition.last_transition_time.parse().ok());
     let known_for = since.map_or(Duration::ZERO, |since| {
         now.duration_since(since).try_into().unwrap_or_default()
     });
@@ -477,34 +325,17 @@ fn remaining_wait(definition: &Value, now: Timestamp) -> Option<Duration> {
         .filter(|wait| !wait.is_zero())
 }
 
-/// Creates an object and ignores the response, which may contain a token.
-async fn post_trial(client: &HubClient, path: &str, object: &Value) -> Result<(), HubError> {
-    client
-        .create::<_, IgnoredAny>(path, object, "trial")
-        .await
-        .map(drop)
-}
-
-fn judge_trial(
-    admission_policy: &AdmissionPolicy,
-    what: &'static str,
-    answer: Result<(), HubError>,
-) -> Trial {
-    match answer {
-        Ok(()) => Trial::LetsThrough(what),
-        Err(HubError::Forbidden(forbidden))
-            if forbidden.is_by_policy(admission_policy.policy_name()) =>
-        {
-            Trial::Refuses(what)
-        }
-        Err(error) => Trial::Failed(format!("{what}: {error}")),
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn remaining_wait(definition: &Value, now: Timestamp) -> Option<Duration> {
+        let Lenient(definition) = Lenient::deserialize(definition).unwrap();
+        super::remaining_wait(&definition, now)
+    }
 
     #[test]
     fn the_pairing_is_bound_once_every_apiserver_knows_its_kind() {
@@ -529,83 +360,5 @@ mod tests {
         );
         assert_eq!(remaining_wait(&served("True"), at(160)), None);
         assert_eq!(remaining_wait(&served("True"), at(1000)), None);
-    }
-
-    /// Tenants create RoleBindings, as many and as large as they like.
-    #[tokio::test]
-    async fn a_binding_on_a_later_page_lets_keyferry_mint() {
-        let binding = |role: &str, subject: &str| {
-            json!({
-                "metadata": { "name": "x", "namespace": "tenant-a" },
-                "roleRef": { "name": role },
-                "subjects": [{
-                    "kind": "ServiceAccount", "name": subject, "namespace": "keyferry-system",
-                }],
-            })
-        };
-        let mut large = binding("view", "keyferry");
-        large["metadata"]["finalizers"] = json!(["x".repeat(4_000_000)]);
-        let first = json!({
-            "metadata": { "continue": "more" },
-            "items": [large, binding("keyferry-minter", "other")],
-        });
-        let second = json!({ "items": [binding("keyferry-minter", "keyferry")] });
-        let hub = crate::answering_hub::hub(vec![first, second]).await;
-        let found = bound_account(&hub, &HubSite::of_shipped_manifests())
-            .await
-            .unwrap();
-        assert_eq!(found.unwrap().to_string(), "tenant-a/default");
-    }
-
-    #[test]
-    fn only_the_policys_own_refusal_counts() {
-        let refused = |by: &str| {
-            let message = format!(
-                "x is forbidden: ValidatingAdmissionPolicy '{by}' with binding 'b' denied request: \
-                 no"
-            );
-            Err(HubError::Forbidden(message.as_str().into()))
-        };
-        assert_eq!(
-            judge_trial(
-                &admission_policy::KEPT_POLICY,
-                "x",
-                refused("keyferry-kept")
-            ),
-            Trial::Refuses("x")
-        );
-        assert!(matches!(
-            judge_trial(&admission_policy::KEPT_POLICY, "x", refused("other")),
-            Trial::Failed(_)
-        ));
-        assert!(matches!(
-            judge_trial(
-                &admission_policy::KEPT_POLICY,
-                "x",
-                Err(HubError::Forbidden("no right".into()))
-            ),
-            Trial::Failed(_)
-        ));
-        assert_eq!(
-            judge_trial(&admission_policy::KEPT_POLICY, "x", Ok(())),
-            Trial::LetsThrough("x")
-        );
-        let finding = |shipped: Result<(), ComparisonError>, trial| {
-            PolicyFinding {
-                name: "a",
-                shipped,
-                trial,
-            }
-            .is_well()
-        };
-        assert!(finding(Ok(()), Trial::Refuses("x")) && finding(Ok(()), Trial::NotTried("x")));
-        assert!(
-            !finding(Ok(()), Trial::LetsThrough("x"))
-                && !finding(Ok(()), Trial::Failed(String::new()))
-        );
-        assert!(!finding(
-            Err(HubError::Unreachable("away".to_owned()).into()),
-            Trial::Refuses("x")
-        ));
     }
 }

@@ -7,12 +7,11 @@ use keyferry_api::config::{
     self, Configuration, ObjectSource, Overrides, ServerConfiguration, StoredTarget,
 };
 use keyferry_api::name::{AccessName, ObjectName};
-use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::client::HubClient;
 use keyferry_platform::config_file;
-use serde_json::Value;
 
 use super::ClientError;
+use super::object_view::TargetView;
 use super::objects_file::ObjectsFile;
 use super::objects_of_hub::{self, published_issuer, with_access, with_all_objects, with_target};
 
@@ -102,7 +101,8 @@ pub async fn server_of_hub(client: &HubClient) -> Result<ServerConfiguration, Cl
     if targets.is_empty() {
         return Err(ClientError::NoTargetClusters);
     }
-    let settings = targets.iter().find_map(settings_in);
+    let stated = |object| settings_in(&TargetView::of(object));
+    let settings = targets.iter().find_map(stated);
     let mut server = settings.ok_or(ClientError::NoSettings)?.server;
     let stored: Vec<StoredTarget> = targets
         .iter()
@@ -131,7 +131,7 @@ async fn settings_of_hub(
     };
     targets
         .iter()
-        .find_map(settings_in)
+        .find_map(|object| settings_in(&TargetView::of(object)))
         .ok_or_else(|| match wanted {
             Wanted::All if targets.is_empty() => ClientError::NoTargetClusters,
             Wanted::Target(target) if targets.is_empty() => {
@@ -145,19 +145,14 @@ async fn settings_of_hub(
         })
 }
 
-/// The settings that a TargetCluster's status states, if it is about the current spec: only then
-/// has the server judged the spec, and compared its audience with those of other targets.
-pub(crate) fn settings_in(object: &Value) -> Option<Configuration> {
-    let status: TargetClusterStatus = serde_json::from_value(object.get("status")?.clone()).ok()?;
-    let generation = object.pointer("/metadata/generation")?.as_i64()?;
-    if status.observed_generation != Some(generation) {
-        return None;
-    }
-    let prefix = status.username_prefix?;
-    let discovery_url = url::Url::parse(&status.discovery_url?).ok()?;
+/// The settings that a TargetCluster's status states, if it is about the current spec.
+pub(crate) fn settings_in(target: &TargetView) -> Option<Configuration> {
+    let status = target.current_status()?;
+    let prefix = status.username_prefix.as_deref()?;
+    let discovery_url = url::Url::parse(status.discovery_url.as_deref()?).ok()?;
     let public_url = discovery_url.origin().ascii_serialization();
-    let namespace = status.cluster_resource_namespace?;
-    config::of_hub_objects(prefix.strip_suffix(':')?, &public_url, &namespace).ok()
+    let namespace = status.cluster_resource_namespace.as_deref()?;
+    config::of_hub_objects(prefix.strip_suffix(':')?, &public_url, namespace).ok()
 }
 
 #[cfg(test)]
@@ -165,7 +160,11 @@ pub(crate) fn settings_in(object: &Value) -> Option<Configuration> {
 mod tests {
     use serde_json::json;
 
-    use super::settings_in;
+    use super::TargetView;
+
+    fn settings_in(object: &serde_json::Value) -> Option<super::Configuration> {
+        super::settings_in(&TargetView::of(object))
+    }
 
     fn object(status: serde_json::Value) -> serde_json::Value {
         json!({ "metadata": { "generation": 2 }, "status": status })

@@ -20,6 +20,7 @@ pub mod direct;
 pub mod doctor;
 pub mod key_records;
 pub mod lenient;
+pub mod object_view;
 pub mod objects_file;
 pub mod objects_of_hub;
 pub mod plugin_folders;

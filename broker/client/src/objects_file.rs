@@ -12,13 +12,32 @@ use keyferry_api::status::TargetClusterStatus;
 use serde_json::Value;
 
 use super::configuration_source::{Wanted, settings_in};
-use super::objects_of_hub::{access_name, is_deleting, published_issuer};
+use super::object_view::{AccessView, ObjectMetadata, TargetView};
+use super::objects_of_hub::published_issuer;
 
 /// The content of a file with objects of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectsFile {
     path: PathBuf,
-    objects: ObjectList,
+    targets: Vec<Listed<TargetView>>,
+    accesses: Vec<Listed<AccessView>>,
+}
+
+/// An object of the file, with what commands read of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listed<T> {
+    object: Value,
+    view: T,
+}
+
+impl<T> Listed<T> {
+    fn all(objects: Vec<Value>, view: impl Fn(&Value) -> T) -> Vec<Self> {
+        let listed = |object| Self {
+            view: view(&object),
+            object,
+        };
+        objects.into_iter().map(listed).collect()
+    }
 }
 
 /// A file with objects of a hub cannot be used.
@@ -87,7 +106,8 @@ impl ObjectsFile {
         match read {
             Ok(objects) => Ok(Self {
                 path: path.to_owned(),
-                objects,
+                targets: Listed::all(objects.targets, TargetView::of),
+                accesses: Listed::all(objects.accesses, AccessView::of),
             }),
             Err(problem) => Err(ObjectsFileError {
                 path: path.to_owned(),
@@ -103,27 +123,24 @@ impl ObjectsFile {
 
     /// Returns the status of one TargetCluster; the default if it has none that can be read.
     pub fn target_status(&self, target: &ObjectName) -> TargetClusterStatus {
-        let status = self.target(target).and_then(|object| object.get("status"));
-        status
-            .and_then(|status| serde_json::from_value(status.clone()).ok())
-            .unwrap_or_default()
+        let status = self.target(target).and_then(|it| it.view.status.clone());
+        status.unwrap_or_default()
     }
 
     /// Returns the names of the TargetAccesses. Leaves out those that are being deleted.
     pub fn access_names(&self) -> Vec<AccessName> {
-        let accesses = self.objects.accesses.iter();
+        let accesses = self.accesses.iter().map(|access| &access.view.metadata);
         accesses
-            .filter(|object| !is_deleting(object))
-            .filter_map(access_name)
+            .filter(|metadata| !metadata.is_deleting())
+            .filter_map(ObjectMetadata::access_name)
             .collect()
     }
 
     /// Returns the TargetClusters without mistakes.
     pub fn targets(&self) -> impl Iterator<Item = TargetCluster> {
-        self.objects
-            .targets
+        self.targets
             .iter()
-            .filter_map(StoredTarget::read_alone)
+            .filter_map(|target| StoredTarget::read_alone(&target.object))
     }
 
     /// Returns the settings that the wanted objects' status states, with all objects of the file as
@@ -143,7 +160,7 @@ impl ObjectsFile {
     }
 
     fn assemble_configuration(&self, wanted: Wanted<'_>) -> Result<Configuration, ObjectsProblem> {
-        let targets = &self.objects.targets;
+        let targets = &self.targets;
         let wanted_target = match wanted {
             Wanted::All => None,
             Wanted::Target(name) => Some(
@@ -157,12 +174,13 @@ impl ObjectsFile {
         };
         let settings = match wanted_target {
             // Only the server has seen all targets, and knows whether an older one has the audience.
-            Some(object) if !is_current(object) => {
-                return Err(ObjectsProblem::StaleTarget(name_of(object).to_owned()));
+            Some(target) if target.view.current_status().is_none() => {
+                let name = target.view.metadata.name.clone();
+                return Err(ObjectsProblem::StaleTarget(name));
             }
-            Some(object) => settings_in(object),
+            Some(target) => settings_in(&target.view),
             None if targets.is_empty() => return Err(ObjectsProblem::NoTargetClusters),
-            None => targets.iter().find_map(settings_in),
+            None => targets.iter().find_map(|target| settings_in(&target.view)),
         };
         let mut configuration = settings.ok_or(ObjectsProblem::NoSettings)?;
         let server = &mut configuration.server;
@@ -170,13 +188,14 @@ impl ObjectsFile {
         objects.targets.extend(
             targets
                 .iter()
-                .filter_map(|object| StoredTarget::read(object, server)),
+                .filter_map(|target| StoredTarget::read(&target.object, server)),
         );
+        let accesses = self.accesses.iter();
         objects
             .accesses
-            .extend(self.objects.accesses.iter().filter_map(StoredAccess::read));
+            .extend(accesses.filter_map(|access| StoredAccess::read(&access.object)));
         let stated = objects.targets.iter().filter(|(name, _)| {
-            wanted_target.is_none_or(|wanted| name_of(wanted) == name.as_str())
+            wanted_target.is_none_or(|wanted| wanted.view.metadata.name == name.as_str())
         });
         server.hub_issuer = published_issuer(stated.map(|(_, target)| target));
         configuration.policy = objects
@@ -185,39 +204,22 @@ impl ObjectsFile {
         Ok(configuration)
     }
 
-    fn target(&self, target: &ObjectName) -> Option<&Value> {
-        self.objects
-            .targets
+    fn target(&self, name: &ObjectName) -> Option<&Listed<TargetView>> {
+        self.targets
             .iter()
-            .find(|object| name_of(object) == target.as_str())
+            .find(|target| target.view.metadata.name == name.as_str())
     }
 
-    fn target_of(&self, access: &AccessName) -> Option<&Value> {
-        let is_named = |object: &&Value| {
-            name_of(object) == access.name.as_str()
-                && object
-                    .pointer("/metadata/namespace")
-                    .and_then(Value::as_str)
-                    == Some(access.namespace.as_str())
+    fn target_of(&self, access: &AccessName) -> Option<&Listed<TargetView>> {
+        let is_named = |listed: &&Listed<AccessView>| {
+            let metadata = &listed.view.metadata;
+            metadata.name == access.name.as_str()
+                && metadata.namespace.as_deref() == Some(access.namespace.as_str())
         };
-        let object = self.objects.accesses.iter().find(is_named)?;
-        let target = object.pointer("/spec/targetClusterRef/name")?.as_str()?;
+        let listed = self.accesses.iter().find(is_named)?;
+        let target = listed.view.spec.target_cluster_ref.name.as_str();
         self.target(&ObjectName::new(target).ok()?)
     }
-}
-
-fn name_of(object: &Value) -> &str {
-    object
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-/// Whether the status is about the current spec.
-fn is_current(object: &Value) -> bool {
-    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
-    let generation = number("/metadata/generation");
-    generation.is_some() && number("/status/observedGeneration") == generation
 }
 
 #[cfg(test)]

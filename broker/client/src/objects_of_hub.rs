@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::policy::{published_issuer, with_access, with_all_objects, with_target};
 use super::ClientError;
+use super::object_view::{AccessView, ObjectHead, TargetView};
 
 const GROUP_PATH: &str = "/apis/keyferry.dev/v1alpha1";
 /// The annotation that requests a reconciliation.
@@ -50,8 +51,8 @@ pub async fn target_status(
     target: &ObjectName,
 ) -> Result<TargetClusterStatus, ClientError> {
     let object = target_value(client, target).await?;
-    let status = object.and_then(|mut object| object.get_mut("status").map(Value::take));
-    Ok(serde_json::from_value(status.unwrap_or_default()).unwrap_or_default())
+    let status = object.and_then(|object| TargetView::of(&object).status);
+    Ok(status.unwrap_or_default())
 }
 
 /// Reads the statuses of all TargetClusters of the hub.
@@ -62,7 +63,7 @@ pub async fn target_statuses(client: &HubClient) -> Result<Vec<TargetClusterStat
     let targets = target_values(client).await?;
     Ok(targets
         .iter()
-        .filter_map(|object| serde_json::from_value(object.get("status")?.clone()).ok())
+        .filter_map(|object| TargetView::of(object).status)
         .collect())
 }
 
@@ -141,13 +142,10 @@ pub(crate) async fn target_of_access(
     let Some(object) = access_value(client, access).await? else {
         return Ok(None);
     };
-    let name = object
-        .pointer("/spec/targetClusterRef/name")
-        .and_then(Value::as_str)
-        .and_then(|name| ObjectName::new(name).ok());
-    match name {
-        Some(name) => target_value(client, &name).await,
-        None => Ok(None),
+    let target = AccessView::of(&object).spec.target_cluster_ref.name;
+    match ObjectName::new(target) {
+        Ok(name) => target_value(client, &name).await,
+        Err(_) => Ok(None),
     }
 }
 
@@ -220,7 +218,8 @@ pub async fn list_accesses<U>(
 /// [`ClientError::HubCall`]: the hub does not respond, or the user may not list the objects.
 pub async fn target_names(client: &HubClient) -> Result<Vec<ObjectName>, ClientError> {
     let objects = target_values(client).await?;
-    Ok(objects.iter().filter_map(name_of).collect())
+    let name = |object| ObjectHead::of(object).metadata.object_name();
+    Ok(objects.iter().filter_map(name).collect())
 }
 
 /// Reads the names of the TargetAccesses of one namespace, or of all. Leaves out those that are
@@ -243,30 +242,12 @@ pub async fn access_names(
         ),
     };
     let listed = client.list(&path, PAGE_OBJECTS, "list", |object: ReducedObject| {
-        let object = object.into_value();
-        access_name(&object).filter(|_| !is_deleting(&object))
+        let metadata = ObjectHead::of(&object.into_value()).metadata;
+        metadata.access_name().filter(|_| !metadata.is_deleting())
     });
     listed
         .await
         .map_err(|error| ClientError::HubCall { doing, error })
-}
-
-/// Whether the object is being deleted.
-pub(crate) fn is_deleting(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some()
-}
-
-/// Returns the name of a TargetAccess.
-pub(crate) fn access_name(object: &Value) -> Option<AccessName> {
-    let namespace = object.pointer("/metadata/namespace")?.as_str()?;
-    Some(AccessName {
-        namespace: Namespace::new(namespace).ok()?,
-        name: name_of(object)?,
-    })
-}
-
-fn name_of(object: &Value) -> Option<ObjectName> {
-    ObjectName::new(object.pointer("/metadata/name")?.as_str()?).ok()
 }
 
 async fn list_objects<U>(

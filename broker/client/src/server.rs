@@ -33,6 +33,14 @@ pub struct ServerAddress {
     pub certificate_authority: Option<PathBuf>,
 }
 
+/// What an issuer's discovery document has at least.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "only whether they are there is asked")]
+struct DiscoveryDocument {
+    issuer: String,
+    jwks_uri: String,
+}
+
 #[derive(Deserialize)]
 struct TokenAnswer {
     access_token: SecretString,
@@ -321,10 +329,7 @@ impl ServerAddress {
         let Ok(body) = read_body(&mut response, MAX_ANSWER_BYTES).await else {
             return false;
         };
-        let document: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        response.status().is_success()
-            && document["issuer"].is_string()
-            && document["jwks_uri"].is_string()
+        response.status().is_success() && serde_json::from_slice::<DiscoveryDocument>(&body).is_ok()
     }
 
     async fn describe_fault(&self, error: &reqwest::Error) -> ClientError {

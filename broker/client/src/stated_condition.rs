@@ -6,7 +6,7 @@ use crate::lenient::or_default;
 
 /// A condition (metav1.Condition), reduced to what is read of it. A missing text is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct StatedCondition {
     /// Its name, such as Ready.
     #[serde(rename = "type", deserialize_with = "or_default")]
@@ -20,6 +20,9 @@ pub struct StatedCondition {
     /// The text for readers of the object.
     #[serde(deserialize_with = "or_default")]
     pub message: String,
+    /// When its status last changed.
+    #[serde(deserialize_with = "or_default")]
+    pub last_transition_time: String,
 }
 
 impl StatedCondition {

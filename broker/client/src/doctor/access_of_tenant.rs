@@ -9,19 +9,17 @@ use keyferry_api::config::{DeliveryType, StoredAccess, TargetAccess};
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_api::status::ClusterStatus;
 use keyferry_hub::ports::HubError;
 use keyferry_kube_authn::Code;
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::target_connection::TargetAddress;
-use serde::Deserialize;
 
 use crate::ClientError;
 use crate::direct::Direct;
 use crate::doctor::plan::{Plan, TokenOrder, problem};
 use crate::doctor::start::{gives_on_request, hub_client, hub_issuer};
 use crate::doctor::{client_certificate, followed_delivery};
-use crate::lenient::{Lenient, or_default, readable_items};
+use crate::object_view::{AccessStatusView, AccessView};
 use crate::objects_of_hub::access_value;
 use crate::stated_condition::StatedCondition;
 
@@ -88,31 +86,14 @@ pub(crate) async fn plan(plan: Plan, access: &AccessName, direct: &Direct, right
             },
         };
     }
-    let Lenient(object) = Lenient::<AccessObject>::deserialize(&object).unwrap_or_default();
-    from_status(plan, &access, &object.status, direct, right).await
-}
-
-/// A TargetAccess, reduced to what its status says about the target.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct AccessObject {
-    #[serde(deserialize_with = "or_default")]
-    status: AccessStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct AccessStatus {
-    #[serde(deserialize_with = "readable_items")]
-    conditions: Vec<StatedCondition>,
-    #[serde(deserialize_with = "or_default")]
-    cluster: Option<ClusterStatus>,
+    let status = AccessView::of(&object).status;
+    from_status(plan, &access, &status, direct, right).await
 }
 
 async fn from_status(
     mut plan: Plan,
     access: &TargetAccess,
-    status: &AccessStatus,
+    status: &AccessStatusView,
     direct: &Direct,
     right: &str,
 ) -> Plan {
@@ -155,7 +136,7 @@ fn token_order(access: &TargetAccess, audience: Audience) -> TokenOrder {
 
 /// Reads the target and its audience from the status of an access. A relying party that is no
 /// cluster has an audience and no address.
-fn cluster(status: &AccessStatus) -> Option<(Option<TargetAddress>, Audience)> {
+fn cluster(status: &AccessStatusView) -> Option<(Option<TargetAddress>, Audience)> {
     let cluster = status.cluster.clone()?;
     let audience = Audience::new(cluster.audience?).ok()?;
     let ca_pem = match cluster.certificate_authority_data {
@@ -176,10 +157,10 @@ fn cluster(status: &AccessStatus) -> Option<(Option<TargetAddress>, Audience)> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::AccessStatus;
+    use super::AccessStatusView;
 
     fn cluster(status: &Value) -> Option<(Option<super::TargetAddress>, super::Audience)> {
-        let status = serde_json::from_value::<AccessStatus>(status.clone()).unwrap();
+        let status = serde_json::from_value::<AccessStatusView>(status.clone()).unwrap();
         super::cluster(&status)
     }
 

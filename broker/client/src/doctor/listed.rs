@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use crate::configuration_source::{ConfigurationSource, Wanted};
 use crate::doctor::plan::may_not_list;
 use crate::doctor::start::hub_client;
-use crate::lenient::or_default;
+use crate::object_view::TargetView;
 
 const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
 /// The most targets that are read.
@@ -433,13 +433,6 @@ struct ReadTargets {
     missing: Option<MissingTargets>,
 }
 
-/// A TargetCluster, reduced to its status; the default if that cannot be read.
-#[derive(Deserialize)]
-struct TargetObject {
-    #[serde(default, deserialize_with = "or_default")]
-    status: TargetClusterStatus,
-}
-
 /// A TargetAccess, reduced to the target that its status names.
 #[derive(Deserialize)]
 struct AccessObject {
@@ -476,7 +469,7 @@ async fn of_hub(hub: &HubAccess) -> Result<ReadTargets, ListError> {
     let read = list(hub, TARGET_CLUSTERS, "TargetCluster", |item| {
         Some(ListedTarget {
             cluster: StoredTarget::read_alone(&item)?,
-            status: TargetObject::deserialize(&item).ok()?.status,
+            status: TargetView::of(&item).status.unwrap_or_default(),
         })
     });
     match read.await {

@@ -8,8 +8,9 @@ use keyferry_api::config::{
 };
 use keyferry_api::issuer::Issuer;
 use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::client::HubClient;
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::{access_value, all_objects, target_value};
 use crate::ClientError;
@@ -118,11 +119,15 @@ async fn stored_target(
     };
     // Only the server has seen all targets, and its status says whether an older one has the
     // audience.
-    let observed = stored.record.status.get("observedGeneration");
-    if observed.and_then(Value::as_i64) != Some(stored.record.generation) {
+    if stated_status(&stored).observed_generation != Some(stored.record.generation) {
         return Err(ClientError::StaleTarget(name.to_string()));
     }
     Ok(Some((name, stored)))
+}
+
+/// Reads what Keyferry states of a TargetCluster; the default if that cannot be read.
+fn stated_status(target: &StoredTarget) -> TargetClusterStatus {
+    TargetClusterStatus::deserialize(&target.record.status).unwrap_or_default()
 }
 
 /// Returns the hub's issuer from the TargetClusters' statuses, if they agree.
@@ -134,8 +139,8 @@ pub(crate) fn published_issuer<'a>(
             .meant()
             .is_some_and(|target| target.issuer == TokenIssuer::Hub)
     };
-    let stated = |target: &'a StoredTarget| target.record.status.get("issuer")?.as_str();
-    let issuers: BTreeSet<&str> = targets.filter(of_hub).filter_map(stated).collect();
+    let stated = |target| stated_status(target).issuer;
+    let issuers: BTreeSet<String> = targets.filter(of_hub).filter_map(stated).collect();
     let mut issuers = issuers.into_iter();
     match (issuers.next(), issuers.next()) {
         (Some(issuer), None) => Issuer::new(issuer).ok(),
