@@ -1,6 +1,7 @@
 //! `keyferry offboard`: lists the accesses that end with a target or a tenant, and removes them in
 //! an order that orphans nothing.
 
+mod ending_uses;
 mod in_file;
 mod removal_step;
 
@@ -9,21 +10,24 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_client::object_view::{AccessView, ObjectHead, TargetView};
 use keyferry_client::objects_of_hub::{list_accesses, target_value, whole_target_values};
 use keyferry_hub::client::{HubClient, Persistence};
 use keyferry_hub::ports::HubError;
 use serde_json::{Value, json};
 
+use self::ending_uses::{print_uses, refuse_flux, refuse_unread};
 use self::in_file::FileObjects;
-use self::removal_step::{RemovalStep, UNTIL_THEN, is_relying_party, left_over};
+use self::removal_step::{RemovalStep, UNTIL_THEN, left_over};
 use super::onboard::{DryRun, Progress, Writing, print, show, write_all};
 use crate::args::HubArgs;
 use crate::command_error::CommandError;
+use crate::onboarding::allow_rules::{allowed_in, disallow, rules_by_label};
 use crate::onboarding::apply::{Cluster, PlannedObject, path};
 use crate::onboarding::change_plan::{ChangePlan, PlannedChange, Removals};
 use crate::onboarding::keyferry_namespace;
-use crate::onboarding::objects::{allowed_in, applied_again, disallow};
-use crate::onboarding::users::{self, TargetUse, TargetUses, text};
+use crate::onboarding::objects::{applied_again, with_kind};
+use crate::onboarding::users::{self, TargetUse};
 use crate::{doctor_report, ui};
 
 /// The flags of `keyferry offboard`.
@@ -144,7 +148,7 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<ExitCode, 
     let next = |live: &[&TargetUse]| {
         let orphan_flux = args.removal.orphan_flux;
         let step = RemovalStep::next(live, unknown.as_deref(), orphan_flux, args.entry_removed);
-        step.describe(&existing, &name)
+        step.describe(&existing.view, &name)
     };
     let Some(persistence) = writing.persistence() else {
         ui::note("nothing was removed");
@@ -164,7 +168,7 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<ExitCode, 
     }
     let mut plan = planned_deletions(&live);
     if args.entry_removed {
-        plan.changes.extend(deletion(existing.clone()));
+        plan.changes.extend(deletion(existing.object.clone()));
     }
     print(&format!("== changes on the hub\n{}", plan.describe()))?;
     progress.begin("deleting the TargetAccesses");
@@ -185,15 +189,14 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<ExitCode, 
 /// Deletes the TargetCluster, and names what only it named.
 async fn delete_target(
     client: &HubClient,
-    existing: &Value,
+    existing: &ExistingTarget,
     name: &ObjectName,
     persistence: Persistence,
     progress: &mut Progress,
 ) -> Result<(), CommandError> {
     progress.begin("deleting the TargetCluster");
-    let uid = text(existing, "/metadata/uid");
-    let place = path(existing).unwrap_or_default();
-    users::delete(client, &place, uid, persistence)
+    let place = path(&ObjectHead::of(&existing.object)).unwrap_or_default();
+    users::delete(client, &place, &existing.view.metadata.uid, persistence)
         .await
         .map_err(|error| failed(&format!("deleting TargetCluster {name}"), &error))?;
     if persistence == Persistence::DryRun {
@@ -211,13 +214,14 @@ async fn delete_target(
              goes once the delivered tokens have expired"
         ),
     });
-    let others = whole_target_values(client)
-        .await
-        .map_err(|error| error.to_string());
+    let others: Result<Vec<TargetView>, String> = match whole_target_values(client).await {
+        Ok(targets) => Ok(targets.iter().map(TargetView::of).collect()),
+        Err(error) => Err(error.to_string()),
+    };
     let others = others.as_deref().map_err(String::as_str);
     // Without a known namespace, the printed commands have a placeholder.
     let namespace = keyferry_namespace::find(client).await.ok();
-    let left = left_over(existing, name, namespace.as_ref(), others);
+    let left = left_over(&existing.view, name, namespace.as_ref(), others);
     if left.is_empty() {
         return Ok(());
     }
@@ -259,7 +263,7 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<ExitCode, 
     let live: Vec<&TargetUse> = uses.readable.iter().filter(|one| !one.deleting).collect();
     refuse_unread(&args.removal, &uses, &name)?;
     refuse_flux(&args.removal, &live)?;
-    let mut target = applied_again(&existing);
+    let mut target = applied_again(&existing.object);
     let accounts = allowed_in(&target, &namespace);
     for account in &accounts {
         disallow(&mut target, account);
@@ -268,7 +272,7 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<ExitCode, 
     if narrowed {
         show("on the hub, without the tenant", [&target])?;
     }
-    let by_label = rules_by_label(&target);
+    let by_label = warn_of_labels(&target);
     if let Some(warning) = &by_label {
         ui::note(&format!("warning: {warning}"));
     }
@@ -276,7 +280,7 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<ExitCode, 
         changes: match narrowed {
             true => vec![
                 PlannedChange::of(
-                    PlannedObject::change_of(target, existing.clone()),
+                    PlannedObject::change_of(target, existing.object.clone()),
                     Removals::Pruned,
                 )
                 .map_err(|error| CommandError::new(error.to_string()))?,
@@ -315,19 +319,19 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<ExitCode, 
 /// named for removal only if no access to another target needs it.
 async fn tenant_step(
     client: &HubClient,
-    existing: &Value,
+    existing: &ExistingTarget,
     name: &ObjectName,
     namespace: &Namespace,
 ) -> Result<String, CommandError> {
     // One that is too large to be read names no target here, so the right stays for it.
     let others = list_accesses(client, |access| {
-        let access = access.into_value();
-        let is_other = text(&access, "/metadata/namespace") == namespace.as_str()
-            && text(&access, "/spec/targetClusterRef/name") != name.as_str();
-        is_other.then(|| text(&access, "/metadata/name").to_owned())
+        let AccessView { metadata, spec, .. } = AccessView::of(&access.into_value());
+        let is_other = metadata.namespace.as_deref() == Some(namespace.as_str())
+            && spec.target_cluster_ref.name != name.as_str();
+        is_other.then_some(metadata.name)
     })
     .await?;
-    let entry = match is_relying_party(existing) {
+    let entry = match existing.view.spec.is_relying_party() {
         true => "remove what the relying party allows the tenant's ServiceAccounts".to_owned(),
         false => format!("write the target's file without the tenant: keyferry trust {name}"),
     };
@@ -348,13 +352,8 @@ async fn tenant_step(
 }
 
 /// Says which rules may still admit the tenant, because they select namespaces by label.
-fn rules_by_label(target: &Value) -> Option<String> {
-    let rules = target.pointer("/spec/allow").and_then(Value::as_array)?;
-    let places: Vec<String> = (0_usize..)
-        .zip(rules)
-        .filter(|(_, rule)| rule.get("namespaceSelector").is_some())
-        .map(|(index, _)| format!("spec.allow[{index}]"))
-        .collect();
+fn warn_of_labels(target: &Value) -> Option<String> {
+    let places = rules_by_label(target);
     (!places.is_empty()).then(|| {
         format!(
             "{} of the TargetCluster admits namespaces by label, this one too if it has the labels",
@@ -371,117 +370,27 @@ async fn connected(removal: &RemovalArgs) -> Result<HubClient, CommandError> {
     Ok(removal.hub.client().await?)
 }
 
-async fn existing(client: &HubClient, name: &ObjectName) -> Result<Value, CommandError> {
-    let mut object = target_value(client, name).await?.ok_or_else(|| {
+/// A TargetCluster of the hub, with what is read of it.
+struct ExistingTarget {
+    object: Value,
+    view: TargetView,
+}
+
+async fn existing(client: &HubClient, name: &ObjectName) -> Result<ExistingTarget, CommandError> {
+    let object = target_value(client, name).await?.ok_or_else(|| {
         CommandError::with_fix(
             format!("the hub has no TargetCluster {name}"),
             "list them: kubectl get targetclusters",
         )
     })?;
-    object["apiVersion"] = "keyferry.dev/v1alpha1".into();
-    object["kind"] = "TargetCluster".into();
-    Ok(object)
+    Ok(ExistingTarget {
+        view: TargetView::of(&object),
+        object: with_kind(object, "TargetCluster"),
+    })
 }
 
 fn object_name(what: &str, text: &str) -> Result<ObjectName, CommandError> {
     ObjectName::new(text).map_err(|error| CommandError::new(format!("reading {what}: {error}")))
-}
-
-/// Says who loses what.
-fn print_uses(uses: &TargetUses, target: &ObjectName) -> Result<(), CommandError> {
-    let closed = |error| CommandError::new(format!("writing to standard output: {error}"));
-    let unknown = uses.unknown(target);
-    if let Some(unknown) = &unknown {
-        ui::note(&format!("warning: {unknown}"));
-    }
-    if uses.readable.is_empty() {
-        return match unknown {
-            None => ui::result(&format!("no TargetAccess leads to {target}")).map_err(closed),
-            Some(_) => Ok(()),
-        };
-    }
-    let heading = [
-        "ACCESS",
-        "SERVICEACCOUNT",
-        "DELIVERED",
-        "TOKEN UNTIL",
-        "USED BY",
-        "STATE",
-    ];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    rows.extend(uses.readable.iter().map(row));
-    ui::result(&ui::table(&rows)).map_err(closed)
-}
-
-fn row(one: &TargetUse) -> Vec<String> {
-    let or_none = |text: String| {
-        if text.is_empty() {
-            "-".to_owned()
-        } else {
-            text
-        }
-    };
-    let delivered: Vec<String> = one
-        .delivered
-        .iter()
-        .map(|(kind, name)| format!("{kind} {name}"))
-        .collect();
-    let flux = match &one.flux {
-        Ok(objects) => or_none(objects.join(", ")),
-        Err(why) => format!("unknown: {why}"),
-    };
-    vec![
-        one.access.to_string(),
-        one.service_account.clone(),
-        or_none(delivered.join(", ")),
-        or_none(one.exposure_until.clone().unwrap_or_default()),
-        flux,
-        if one.deleting { "draining" } else { "in use" }.to_owned(),
-    ]
-}
-
-/// An access that is not read may have delivered a token that Flux still needs at the target.
-fn refuse_unread(
-    removal: &RemovalArgs,
-    uses: &TargetUses,
-    target: &ObjectName,
-) -> Result<(), CommandError> {
-    if removal.ignore_unread_accesses || removal.writing() == Writing::ShownOnly {
-        return Ok(());
-    }
-    uses.unknown(target).map_or(Ok(()), |unknown| {
-        Err(CommandError::with_fix(
-            format!("{unknown}; nothing was removed"),
-            "make them smaller or delete them, or add --ignore-unread-accesses",
-        ))
-    })
-}
-
-/// Flux prunes at the target with what is delivered, so its objects have to go first.
-fn refuse_flux(removal: &RemovalArgs, live: &[&TargetUse]) -> Result<(), CommandError> {
-    if removal.orphan_flux || removal.writing() == Writing::ShownOnly {
-        return Ok(());
-    }
-    for one in live {
-        let problem = match &one.flux {
-            Ok(objects) if objects.is_empty() => continue,
-            Ok(objects) => format!(
-                "{} in {} apply by what {} delivers, and could not prune without it",
-                objects.join(", "),
-                one.access.namespace,
-                one.access
-            ),
-            Err(why) => format!(
-                "whether objects of Flux use what {} delivers is unknown: {why}",
-                one.access
-            ),
-        };
-        return Err(CommandError::with_fix(
-            format!("{problem}; nothing was removed"),
-            "delete the objects of Flux first and wait until they are gone, or add --orphan-flux",
-        ));
-    }
-    Ok(())
 }
 
 async fn delete_accesses(
@@ -519,90 +428,14 @@ fn failed(doing: &str, error: &HubError) -> CommandError {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use clap::Parser;
-    use keyferry_api::name::AccessName;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        removal: RemovalArgs,
-    }
-
-    fn removal(line: &[&str]) -> RemovalArgs {
-        Line::try_parse_from(["offboard"].iter().chain(line))
-            .unwrap()
-            .removal
-    }
-
-    fn target_use(flux: Result<Vec<String>, String>) -> TargetUse {
-        TargetUse {
-            access: AccessName::parse("tenant-a/prod").unwrap(),
-            service_account: "reconciler".to_owned(),
-            uid: "u".to_owned(),
-            deleting: false,
-            delivered: vec![("FluxConfigMap".to_owned(), "prod".to_owned())],
-            exposure_until: None,
-            flux,
-        }
-    }
-
-    #[test]
-    fn flux_objects_go_first() {
-        let used = target_use(Ok(vec!["Kustomization apps".to_owned()]));
-        let unknown = target_use(Err("forbidden".to_owned()));
-        let free = target_use(Ok(Vec::new()));
-        let refused = |flags: &[&str], one: &TargetUse| refuse_flux(&removal(flags), &[one]).err();
-        let error = refused(&["--remove"], &used).unwrap();
-        assert!(error.problem.contains("Kustomization apps"), "{error}");
-        assert!(refused(&["--remove"], &unknown).is_some());
-        assert!(refused(&["--remove"], &free).is_none());
-        assert!(refused(&["--remove", "--orphan-flux"], &used).is_none());
-        assert!(
-            refused(&["--dry-run=server"], &used).is_some(),
-            "the removal would be refused too"
-        );
-        assert!(refused(&[], &used).is_none(), "nothing is removed");
-    }
-
-    #[test]
-    fn nothing_is_removed_while_accesses_are_unread() {
-        let target = ObjectName::new("prod").unwrap();
-        let uses = |unread: &[&str]| TargetUses {
-            readable: Vec::new(),
-            unread: unread.iter().map(|&name| name.to_owned()).collect(),
-        };
-        let refused = |flags: &[&str], names: &[&str]| {
-            refuse_unread(&removal(flags), &uses(names), &target).err()
-        };
-        let error = refused(&["--remove"], &["tenant-a/apps"]).unwrap();
-        assert!(error.problem.contains("is unknown") && error.problem.contains("tenant-a/apps"));
-        assert!(refused(&["--dry-run=server"], &["tenant-a/apps"]).is_some());
-        assert!(refused(&["--remove"], &[]).is_none());
-        assert!(
-            refused(&[], &["tenant-a/apps"]).is_none(),
-            "nothing is removed"
-        );
-        let ignored = ["--remove", "--ignore-unread-accesses"];
-        assert!(refused(&ignored, &["tenant-a/apps"]).is_none());
-    }
 
     #[test]
     fn a_rule_by_label_is_named() {
-        let target = |rule: Value| serde_json::json!({ "spec": { "allow": [{ "namespaces": ["a"] }, rule] } });
-        let by_label = target(serde_json::json!({ "namespaceSelector": { "matchLabels": {} } }));
-        let named = rules_by_label(&by_label).unwrap();
+        let target = |rule: Value| json!({ "spec": { "allow": [{ "namespaces": ["a"] }, rule] } });
+        let by_label = target(json!({ "namespaceSelector": { "matchLabels": {} } }));
+        let named = warn_of_labels(&by_label).unwrap();
         assert!(named.starts_with("spec.allow[1] "), "{named}");
-        assert_eq!(rules_by_label(&target(serde_json::json!({}))), None);
-    }
-
-    #[test]
-    fn a_row_says_what_is_lost() {
-        let row = row(&target_use(Err("forbidden".to_owned())));
-        assert_eq!(row[0], "tenant-a/prod");
-        assert_eq!(row[2], "FluxConfigMap prod");
-        assert_eq!(row[3], "-");
-        assert_eq!(row[4], "unknown: forbidden");
+        assert_eq!(warn_of_labels(&target(json!({}))), None);
     }
 }

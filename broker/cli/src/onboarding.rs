@@ -1,6 +1,7 @@
 //! Onboards and offboards targets and tenants: renders the objects, applies them, and lists the
 //! accesses that end.
 
+pub(crate) mod allow_rules;
 pub(crate) mod apply;
 pub(crate) mod change_plan;
 pub(crate) mod keyferry_namespace;

@@ -74,6 +74,9 @@ pub struct TargetView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TargetSpecView {
+    /// `Cluster`, or `Audience` for a relying party that is no cluster.
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
     /// The URL of its apiserver.
     #[serde(deserialize_with = "or_default")]
     pub address: String,
@@ -83,6 +86,9 @@ pub struct TargetSpecView {
     /// Who signs its tokens: `Hub` or `Keyferry`.
     #[serde(deserialize_with = "or_default")]
     pub issuer: String,
+    /// The Secret with its CA certificates.
+    #[serde(deserialize_with = "or_default")]
+    pub cert_secret_ref: Reference,
     /// Set if it issues client certificates of the hub instead of tokens.
     pub client_certificates: Option<Value>,
 }
@@ -108,7 +114,7 @@ pub struct AccessView {
 pub struct AccessSpecView {
     /// The TargetCluster.
     #[serde(deserialize_with = "or_default")]
-    pub target_cluster_ref: TargetReference,
+    pub target_cluster_ref: Reference,
     /// The ServiceAccount.
     #[serde(deserialize_with = "or_default")]
     pub service_account_name: String,
@@ -117,10 +123,10 @@ pub struct AccessSpecView {
     pub deliveries: Vec<DeliveryView>,
 }
 
-/// A reference to a TargetCluster.
+/// A reference to another object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct TargetReference {
+pub struct Reference {
     /// Its name.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
@@ -139,6 +145,9 @@ pub struct AccessStatusView {
     /// What became of the deliveries that write an object.
     #[serde(deserialize_with = "readable_items")]
     pub deliveries: Vec<DeliveryView>,
+    /// When the last token that was delivered expires.
+    #[serde(deserialize_with = "or_default")]
+    pub exposure_until: Option<String>,
 }
 
 /// A delivery, as wanted or as it was done.
@@ -204,6 +213,20 @@ impl TargetView {
         let generation = self.metadata.generation?;
         let status = self.status.as_ref()?;
         (status.observed_generation == Some(generation)).then_some(status)
+    }
+}
+
+impl TargetSpecView {
+    /// Whether the target is no Kubernetes cluster.
+    #[must_use]
+    pub fn is_relying_party(&self) -> bool {
+        self.kind == "Audience"
+    }
+
+    /// Whether its tokens are signed by a managed issuer of its own.
+    #[must_use]
+    pub fn has_managed_issuer(&self) -> bool {
+        self.issuer == "Keyferry"
     }
 }
 

@@ -7,14 +7,15 @@ use keyferry_api::config::{
     Configuration, ObjectSource, Overrides, Policy, TargetAccess, WrittenObject,
 };
 use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_client::object_view::TargetView;
 use keyferry_core::static_verdict::StaticVerdict;
 use keyferry_platform::config_file;
 use serde_json::json;
 
-use super::{RemovalArgs, UNTIL_THEN, is_relying_party, rules_by_label};
+use super::{RemovalArgs, UNTIL_THEN, warn_of_labels};
 use crate::command_error::CommandError;
 use crate::onboard::{Writing, print, show};
-use crate::onboarding::objects::{allowed_in, disallow};
+use crate::onboarding::allow_rules::{allowed_in, disallow, rules_of};
 use crate::ui;
 
 /// The objects of a configuration file.
@@ -49,7 +50,7 @@ impl FileObjects {
     /// Lists the accesses that end with a target, and its lines in the file.
     pub(super) fn target(&self, name: &ObjectName) -> Result<(), CommandError> {
         let target = self.target_object(name)?;
-        let is_relying_party = is_relying_party(target.value());
+        let is_relying_party = TargetView::of(target.value()).spec.is_relying_party();
         let uses = self.uses(name, None);
         self.print_uses(&uses, name)?;
         let lines: Vec<String> = uses
@@ -95,9 +96,9 @@ impl FileObjects {
                 self.path.display(),
                 target.line("spec.allow")
             );
-            show(&heading, [&json!({ "allow": without["spec"]["allow"] })])?;
+            show(&heading, [&json!({ "allow": rules_of(&without) })])?;
         }
-        if let Some(warning) = rules_by_label(&without) {
+        if let Some(warning) = warn_of_labels(&without) {
             ui::note(&format!("warning: {warning}"));
         }
         let lines: Vec<String> = uses

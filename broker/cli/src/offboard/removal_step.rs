@@ -3,9 +3,9 @@
 
 use keyferry_api::foreign_text::one_line;
 use keyferry_api::name::{Namespace, ObjectName};
-use serde_json::Value;
+use keyferry_client::object_view::TargetView;
 
-use crate::onboarding::users::{TargetUse, text};
+use crate::onboarding::users::TargetUse;
 
 /// The longest value of an object that is shown.
 const MAX_SHOWN_CHARS: usize = 512;
@@ -65,7 +65,7 @@ impl RemovalStep {
     }
 
     /// Describes the step as an instruction.
-    pub(super) fn describe(&self, target: &Value, name: &ObjectName) -> String {
+    pub(super) fn describe(&self, target: &TargetView, name: &ObjectName) -> String {
         match self {
             Self::FluxObjects(objects) => format!(
                 "next: delete the objects of Flux and wait until they are gone, so that Flux prunes \
@@ -95,16 +95,17 @@ pub(super) const UNTIL_THEN: &str = "Until then it accepts tokens that were issu
      they expire. Once the TargetCluster is gone, it also accepts those that any user of the hub \
      with create serviceaccounts/token mints for a ServiceAccount that the target's rules name";
 
-fn entry_step(target: &Value, name: &ObjectName) -> String {
-    let shown = |pointer| one_line(text(target, pointer), MAX_SHOWN_CHARS);
-    let issuer = match shown("/status/issuer") {
+fn entry_step(target: &TargetView, name: &ObjectName) -> String {
+    let shown = |text: &str| one_line(text, MAX_SHOWN_CHARS);
+    let stated = target.status.as_ref().and_then(|it| it.issuer.as_deref());
+    let issuer = match stated.map(shown).unwrap_or_default() {
         none if none.is_empty() => "of the hub".to_owned(),
         issuer => format!("issuer.url {issuer}"),
     };
-    let what = match is_relying_party(target) {
+    let what = match target.spec.is_relying_party() {
         true => format!(
             "at the relying party, remove the trust in {issuer} for the audience {}",
-            shown("/spec/audience")
+            shown(&target.spec.audience)
         ),
         false => format!(
             "at the target, remove the entry with {issuer} from its AuthenticationConfiguration, and \
@@ -116,24 +117,19 @@ fn entry_step(target: &Value, name: &ObjectName) -> String {
     )
 }
 
-/// Whether the target is no Kubernetes cluster.
-pub(super) fn is_relying_party(target: &Value) -> bool {
-    text(target, "/spec/kind") == "Audience"
-}
-
 /// Names what is left on the hub once the TargetCluster is gone: only what no other one names.
 /// `namespace`: Keyferry's, if it is known. It is not read from the target's status, because a
 /// thief of Keyferry's account could then have an admin delete a Secret elsewhere.
 /// `others`: all TargetClusters, or why they are unknown.
 pub(super) fn left_over(
-    target: &Value,
+    target: &TargetView,
     name: &ObjectName,
     namespace: Option<&Namespace>,
-    others: Result<&[Value], &str>,
+    others: Result<&[TargetView], &str>,
 ) -> Vec<String> {
     let namespace = namespace.map_or("KEYFERRY_NAMESPACE", Namespace::as_str);
     let mut left = Vec::new();
-    if let Ok(secret) = ObjectName::new(text(target, "/spec/certSecretRef/name")) {
+    if let Ok(secret) = ObjectName::new(target.spec.cert_secret_ref.name.as_str()) {
         left.push(match others {
             Err(why) => format!(
                 "Secret {secret} in {namespace} stays: which other TargetClusters name it is \
@@ -155,7 +151,7 @@ pub(super) fn left_over(
             }
         });
     }
-    if text(target, "/spec/issuer") == "Keyferry" {
+    if target.spec.has_managed_issuer() {
         let secret = format!("keyferry-issuer-{name}");
         left.push(format!(
             "Secret {secret} in {namespace} holds the private keys of this target's managed issuer: \
@@ -167,11 +163,11 @@ pub(super) fn left_over(
     left
 }
 
-fn users_of_secret(targets: &[Value], name: &ObjectName, secret: &str) -> Vec<String> {
+fn users_of_secret(targets: &[TargetView], name: &ObjectName, secret: &str) -> Vec<String> {
     targets
         .iter()
-        .filter(|target| text(target, "/spec/certSecretRef/name") == secret)
-        .map(|target| text(target, "/metadata/name").to_owned())
+        .filter(|target| target.spec.cert_secret_ref.name == secret)
+        .map(|target| target.metadata.name.clone())
         .filter(|other| other != name.as_str())
         .collect()
 }
@@ -222,7 +218,7 @@ mod tests {
         assert_eq!(next(&[], false), RemovalStep::Entry);
         assert_eq!(next(&[], true), RemovalStep::TargetCluster);
         let unread = RemovalStep::next(&[], Some("a/x is unread"), false, true);
-        let text = unread.describe(&json!({}), &name("prod"));
+        let text = unread.describe(&TargetView::default(), &name("prod"));
         assert!(text.contains("a/x is unread"), "{text}");
         assert!(!text.contains("--entry-removed --remove"), "{text}");
     }
@@ -230,14 +226,14 @@ mod tests {
     #[test]
     fn a_secret_that_others_name_is_never_named_for_deletion() {
         let target = |name: &str, secret: &str| {
-            json!({
+            TargetView::of(&json!({
                 "metadata": { "name": name },
                 "spec": { "certSecretRef": { "name": secret }, "issuer": "Hub" },
-            })
+            }))
         };
         let (site, prod) = (target("site-01", "prod-ca"), target("prod", "prod-ca"));
         let namespace = Namespace::new("keyferry-system").unwrap();
-        let left = |others: Result<&[Value], &str>| {
+        let left = |others: Result<&[TargetView], &str>| {
             left_over(&site, &name("site-01"), Some(&namespace), others)
         };
         let both = [site.clone(), prod];
@@ -256,7 +252,7 @@ mod tests {
     #[test]
     fn the_private_keys_of_a_managed_issuer_are_named() {
         let target = json!({ "metadata": { "name": "prod" }, "spec": { "issuer": "Keyferry" } });
-        let left = left_over(&target, &name("prod"), None, Ok(&[]));
+        let left = left_over(&TargetView::of(&target), &name("prod"), None, Ok(&[]));
         assert!(
             left[0].contains("Secret keyferry-issuer-prod") && left[0].contains("private keys"),
             "{left:?}"
@@ -270,7 +266,7 @@ mod tests {
             "spec": { "certSecretRef": { "name": "prod-ca" }, "issuer": "Keyferry" },
             "status": { "clusterResourceNamespace": "kube-system" },
         });
-        for line in left_over(&target, &name("prod"), None, Ok(&[])) {
+        for line in left_over(&TargetView::of(&target), &name("prod"), None, Ok(&[])) {
             assert!(line.contains("-n KEYFERRY_NAMESPACE"), "{line}");
         }
     }
@@ -282,7 +278,7 @@ mod tests {
             "spec": { "kind": "Audience", "audience": "https://vault" },
             "status": { "issuer": "https://hub" },
         });
-        let step = RemovalStep::Entry.describe(&vault, &name("vault"));
+        let step = RemovalStep::Entry.describe(&TargetView::of(&vault), &name("vault"));
         assert!(step.contains("at the relying party") && step.contains("https://vault"));
         assert!(!step.contains("RBAC") && !step.contains("AuthenticationConfiguration"));
     }

@@ -13,6 +13,7 @@ use keyferry_client::checked_mint;
 use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::direct::Direct;
 use keyferry_client::doctor::Means;
+use keyferry_client::object_view::{AccessView, TargetView};
 use keyferry_client::objects_of_hub::{access_value, request_reconciliation, target_value};
 use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::Minor;
@@ -179,7 +180,8 @@ impl GuidedArgs {
         if let Some(existing) = &existing
             && self.write.removals() == Removals::Kept
         {
-            tenant.deliveries = united(&deliveries_of(existing), &tenant.deliveries);
+            let in_place = deliveries_of(&AccessView::of(existing));
+            tenant.deliveries = united(&in_place, &tenant.deliveries);
         }
         Ok(existing)
     }
@@ -250,7 +252,7 @@ impl GuidedArgs {
             deadline,
             tries,
         } = asked;
-        let object = match place.file() {
+        let on_hub = match place.file() {
             Some(_) => None,
             None => {
                 progress.begin("waiting until the TargetAccess is Ready");
@@ -258,12 +260,12 @@ impl GuidedArgs {
             }
         };
         progress.begin("trying a token at the target");
-        let signer = match &object {
-            Some(object) => Some(signer_of(object, client).await?),
+        let signer = match &on_hub {
+            Some(ready) => Some(signer_of(ready, client).await?),
             None => place.signer_in_file(&access),
         };
-        let source = match &object {
-            Some(object) => TokenSource::of_access(object),
+        let source = match &on_hub {
+            Some(ready) => TokenSource::of_access(ready),
             None => Some(TokenSource::OnRequest),
         };
         let Some(source) = source else {
@@ -271,25 +273,15 @@ impl GuidedArgs {
             return Ok(untried(&access));
         };
         let signer = signer.unwrap_or_default();
-        let server = self.server_args(&signer.account);
-        if signer.is_managed && server.is_none() && source == TokenSource::OnRequest {
-            return Err(CommandError::with_fix(
-                format!(
-                    "NOT PROVEN: TargetAccess {access} is Ready, and its tokens are signed by a \
-                     managed issuer, whose keys only the server has; no token was tried"
-                ),
-                "add --server URL and, for a CA of your own, --certificate-authority FILE",
-            ));
-        }
-        let asked = object.is_some().then(|| access.clone());
+        let probed = on_hub.is_some().then(|| access.clone());
         let proof = Proof {
             direct: Direct {
                 source: self.source(),
                 hub: self.hub.access(),
             },
+            server: self.server_for(&access, &source, &signer)?,
             access,
             source,
-            server,
             target,
             discovery_ca: self
                 .discovery_ca
@@ -304,10 +296,31 @@ impl GuidedArgs {
             },
         };
         let ended = proof.run(progress).await;
-        if let Some(access) = &asked {
+        if let Some(access) = &probed {
             request_probe(client, access, Some(&signer)).await;
         }
         ended
+    }
+
+    /// Returns the server that is asked for a token. Fails where only a server could sign it, and
+    /// none is named.
+    fn server_for(
+        &self,
+        access: &AccessName,
+        source: &TokenSource,
+        signer: &TokenSigner,
+    ) -> Result<Option<ServerArgs>, CommandError> {
+        let server = self.server_args(&signer.account);
+        if signer.is_managed && server.is_none() && *source == TokenSource::OnRequest {
+            return Err(CommandError::with_fix(
+                format!(
+                    "NOT PROVEN: TargetAccess {access} is Ready, and its tokens are signed by a \
+                     managed issuer, whose keys only the server has; no token was tried"
+                ),
+                "add --server URL and, for a CA of your own, --certificate-authority FILE",
+            ));
+        }
+        Ok(server)
     }
 }
 
@@ -327,11 +340,11 @@ async fn request_probe(client: &HubClient, access: &AccessName, signer: Option<&
 }
 
 /// Reads who signs the tokens of a TargetAccess on the hub.
-async fn signer_of(access: &Value, client: &HubClient) -> Result<TokenSigner, CommandError> {
-    let text = |pointer: &str| access.pointer(pointer).and_then(Value::as_str);
-    let target = match text("/spec/targetClusterRef/name").map(ObjectName::new) {
-        Some(Ok(name)) => target_value(client, &name).await?,
-        _ => None,
+async fn signer_of(access: &AccessView, client: &HubClient) -> Result<TokenSigner, CommandError> {
+    let target = match ObjectName::new(access.spec.target_cluster_ref.name.as_str()) {
+        Ok(name) => target_value(client, &name).await?,
+        Err(_) => None,
     };
+    let target = target.as_ref().map(TargetView::of);
     Ok(TokenSigner::of(access, target.as_ref()))
 }

@@ -10,10 +10,12 @@ use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::status::{TargetAccessStatus, TargetClusterStatus};
 use keyferry_client::ClientError;
+use keyferry_client::object_view::{AccessView, ObjectMetadata, TargetView};
 use keyferry_client::objects_of_hub::{access_value, target_value};
 use keyferry_hub::client::HubClient;
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::proof::TokenSigner;
@@ -123,9 +125,10 @@ pub(super) async fn ready_target(
 ) -> Result<TargetClusterStatus, CommandError> {
     let read = async || {
         let object = target_value(client, target).await?;
-        let status: Option<TargetClusterStatus> = object.as_ref().and_then(current);
+        let target = object.as_ref().map(TargetView::of);
+        let status = target.as_ref().and_then(TargetView::current_status);
         Ok(match status {
-            Some(status) if is_ready(&status.conditions) => Wait::Over(status),
+            Some(status) if is_ready(&status.conditions) => Wait::Over(status.clone()),
             Some(status) => Wait::of(&status.conditions, String::new()),
             None => Wait::For("Keyferry has written no status about its current spec".to_owned()),
         })
@@ -149,12 +152,14 @@ pub(super) async fn ready_access(
     client: &HubClient,
     access: &AccessName,
     deadline: &Deadline,
-) -> Result<Value, CommandError> {
+) -> Result<AccessView, CommandError> {
     let read = async || {
         let object = access_value(client, access).await?;
-        let status: Option<TargetAccessStatus> = object.as_ref().and_then(current);
+        let status = object.as_ref().and_then(current_status);
         Ok(match (status, object) {
-            (Some(status), Some(object)) if is_ready(&status.conditions) => Wait::Over(object),
+            (Some(status), Some(object)) if is_ready(&status.conditions) => {
+                Wait::Over(AccessView::of(&object))
+            }
             (Some(status), _) => Wait::of(&status.conditions, status.summary.unwrap_or_default()),
             (None, _) => Wait::For("no status about its current spec yet".to_owned()),
         })
@@ -300,15 +305,19 @@ async fn until_ready<T>(
     }
 }
 
-/// Returns the status if it is about the current spec.
-fn current<T: serde::de::DeserializeOwned>(object: &Value) -> Option<T> {
-    let status = object.get("status")?;
-    let judged = status.get("observedGeneration")?.as_i64()?;
-    let generation = object.pointer("/metadata/generation")?.as_i64()?;
-    if judged != generation {
-        return None;
-    }
-    serde_json::from_value(status.clone()).ok()
+/// A TargetAccess, with its status as Keyferry writes it.
+#[derive(Deserialize)]
+struct JudgedAccess {
+    metadata: ObjectMetadata,
+    status: Option<TargetAccessStatus>,
+}
+
+/// Returns the status of a TargetAccess if it is about the current spec.
+fn current_status(access: &Value) -> Option<TargetAccessStatus> {
+    let access = JudgedAccess::deserialize(access).ok()?;
+    let generation = access.metadata.generation?;
+    let status = access.status?;
+    (status.observed_generation == Some(generation)).then_some(status)
 }
 
 fn is_ready(conditions: &[Condition]) -> bool {
@@ -330,7 +339,7 @@ mod tests {
     use keyferry_api::status::TargetClusterStatus;
     use serde_json::json;
 
-    use super::{Wait, current, not_ready};
+    use super::{Wait, current_status, not_ready};
 
     #[test]
     fn a_stalled_condition_ends_the_wait_with_its_cause() {
@@ -367,19 +376,14 @@ mod tests {
         let object = |generation: i64| {
             json!({
                 "metadata": { "generation": generation },
-                "status": { "observedGeneration": 2, "usernamePrefix": "hub:" },
+                "status": { "observedGeneration": 2, "summary": "Ready" },
             })
         };
-        let prefix = |generation| {
-            current::<TargetClusterStatus>(&object(generation))
-                .and_then(|status| status.username_prefix)
-        };
-        assert_eq!(prefix(2).as_deref(), Some("hub:"));
-        assert_eq!(prefix(3), None);
-        assert_eq!(
-            current::<TargetClusterStatus>(&json!({ "metadata": { "generation": 1 } })),
-            None
-        );
+        let summary = |generation| current_status(&object(generation))?.summary;
+        assert_eq!(summary(2).as_deref(), Some("Ready"));
+        assert_eq!(summary(3), None);
+        let unjudged = json!({ "metadata": { "generation": 1 } });
+        assert_eq!(current_status(&unjudged), None);
     }
 
     #[test]

@@ -16,9 +16,9 @@ use keyferry_client::doctor::flux::from_config_map;
 use keyferry_client::doctor::plan::{Permission, Plan};
 use keyferry_client::doctor::start::{from_access, from_secret};
 use keyferry_client::doctor::{Means, found_kubeconfig, gather_evidence};
+use keyferry_client::object_view::{AccessView, DeliveryView, TargetSpecView, TargetView};
 use keyferry_platform::address_guard::AddressGuard;
 use secrecy::ExposeSecret;
-use serde_json::Value;
 
 use super::place::Deadline;
 use super::progress::Progress;
@@ -59,16 +59,12 @@ pub(super) struct TokenSigner {
 
 impl TokenSigner {
     /// Reads it from a TargetAccess and its TargetCluster on the hub.
-    pub(super) fn of(access: &Value, target: Option<&Value>) -> Self {
-        let of_target = |field: &str| Some(&target?["spec"][field]);
-        let account = access.pointer("/spec/serviceAccountName");
+    pub(super) fn of(access: &AccessView, target: Option<&TargetView>) -> Self {
+        let target = target.map(|target| &target.spec);
         Self {
-            account: account
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
-            is_managed: of_target("issuer").is_some_and(|issuer| issuer == "Keyferry"),
-            is_of_certificates: of_target("clientCertificates").is_some_and(|it| !it.is_null()),
+            account: access.spec.service_account_name.clone(),
+            is_managed: target.is_some_and(TargetSpecView::has_managed_issuer),
+            is_of_certificates: target.is_some_and(|spec| spec.client_certificates.is_some()),
         }
     }
 
@@ -82,20 +78,15 @@ impl TokenSigner {
 impl TokenSource {
     /// Chooses by the deliveries of a TargetAccess that is Ready. `None` if none of them has a
     /// token that can be tried here.
-    pub(super) fn of_access(access: &Value) -> Option<Self> {
-        let texts = |pointer: &str, field: &str| -> Vec<String> {
-            let entries = access.pointer(pointer).and_then(Value::as_array);
-            let text = |entry: &Value| Some(entry.get(field)?.as_str()?.to_owned());
-            entries.into_iter().flatten().filter_map(text).collect()
-        };
-        let types = texts("/spec/deliveries", "type");
-        if types.is_empty() || types.iter().any(|one| one == "HTTP" || one == "Exec") {
+    pub(super) fn of_access(access: &AccessView) -> Option<Self> {
+        let mut wanted = access.spec.deliveries.iter();
+        let is_on_request = |one: &DeliveryView| matches!(&*one.delivery_type, "HTTP" | "Exec");
+        if access.spec.deliveries.is_empty() || wanted.any(is_on_request) {
             return Some(Self::OnRequest);
         }
-        let delivered = access.pointer("/status/deliveries")?.as_array()?;
-        delivered.iter().find_map(|entry| {
-            let object = entry.get("object")?.as_str()?.to_owned();
-            match entry.get("type")?.as_str()? {
+        access.status.deliveries.iter().find_map(|delivered| {
+            let object = delivered.object.clone()?;
+            match delivered.delivery_type.as_str() {
                 "KubeConfigSecret" | "ClusterAPISecret" => Some(Self::Secret(object)),
                 "FluxConfigMap" => Some(Self::ConfigMap(object)),
                 _ => None,
@@ -319,9 +310,9 @@ fn waiting_for(report: &Report) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::TokenSource;
+    use super::{AccessView, TokenSource};
 
-    fn access(types: &[&str]) -> Value {
+    fn access(types: &[&str]) -> AccessView {
         let spec: Vec<Value> = types
             .iter()
             .map(|one| json!({ "name": "a", "type": one }))
@@ -330,7 +321,10 @@ mod tests {
             .iter()
             .map(|one| json!({ "name": "a", "type": one, "object": format!("of-{one}") }))
             .collect();
-        json!({ "spec": { "deliveries": spec }, "status": { "deliveries": status } })
+        let object = json!({
+            "spec": { "deliveries": spec }, "status": { "deliveries": status },
+        });
+        AccessView::of(&object)
     }
 
     #[test]
@@ -351,7 +345,7 @@ mod tests {
         );
         assert_eq!(source(&["ArgoCDSecret"]), None);
         assert_eq!(
-            TokenSource::of_access(&json!({})),
+            TokenSource::of_access(&AccessView::default()),
             Some(TokenSource::OnRequest)
         );
     }
@@ -361,14 +355,15 @@ mod tests {
 mod signer_tests {
     use serde_json::json;
 
-    use super::TokenSigner;
+    use super::{AccessView, TargetView, TokenSigner};
 
     /// The annotation that requests a probe also ended the denial of a certificate.
     #[test]
     fn no_probe_is_requested_where_the_hub_signs_certificates() {
-        let access = json!({ "spec": { "serviceAccountName": "reconciler" } });
-        let tokens = json!({ "spec": { "issuer": "Keyferry" } });
+        let access = AccessView::of(&json!({ "spec": { "serviceAccountName": "reconciler" } }));
+        let tokens = TargetView::of(&json!({ "spec": { "issuer": "Keyferry" } }));
         let certificates = json!({ "spec": { "hub": true, "clientCertificates": {} } });
+        let certificates = TargetView::of(&certificates);
         let signer = TokenSigner::of(&access, Some(&tokens));
         assert_eq!(
             (signer.account.as_str(), signer.is_managed),

@@ -7,22 +7,26 @@ use clap::Args;
 use keyferry_api::audience::Audience;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_api::status::TargetClusterStatus;
 use keyferry_client::checked_mint;
 use keyferry_client::doctor::Means;
+use keyferry_client::object_view::ObjectHead;
 use keyferry_client::objects_of_hub::target_value;
 use keyferry_core::import::{self, Choice, MAX_IMPORT_BYTES};
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_platform::clock::{Clock, SystemClock};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::guided_args::{GuidedArgs, ProofRequest, Tries};
-use super::place::{KeyferryObjects, ready_target};
+use super::place::{Deadline, KeyferryObjects, ready_target};
 use super::progress::Progress;
 use super::target_side::TargetSide;
+use super::tenant::add_tenant;
 use super::write::{Writing, write_all};
 use crate::args::TARGET;
 use crate::args::names::service_account;
 use crate::command_error::CommandError;
+use crate::onboarding::allow_rules::{all_allowed, allow, allow_exactly, disallow};
 use crate::onboarding::apply::{Cluster, PlannedObject};
 use crate::onboarding::change_plan::Removals;
 use crate::onboarding::objects::{self, Tenant};
@@ -82,48 +86,22 @@ pub(super) async fn run(
     let facts = target_facts::read(&target_access).await?;
     ui::note(&described(&facts));
     refuse_collision(args, &client, &facts).await?;
-    let keyferry_objects = args.guided.find_keyferry_objects(&client).await?;
-
-    let on_hub = hub_objects(args, &name, &facts, &keyferry_objects, &client).await?;
-    let write = args.guided.write;
-    let writing = write.writing();
-    let before = file_before(args, &name, &facts, &on_hub, &keyferry_objects, &client).await;
-    let plan = write.plan(&client, Cluster::Hub, on_hub.wanted).await?;
-    let output = &args.guided.output;
-    output.hub(plan.objects(), on_hub.in_place)?;
-    write.agree("on the hub", &plan)?;
-    progress.begin("applying the objects of the hub");
-    write_all(&client, Cluster::Hub, &plan, writing, progress).await?;
-    if let Some(file) = keyferry_objects
-        .file()
-        .filter(|_| !on_hub.for_file.is_empty())
-    {
-        output.configuration(&file.display().to_string(), &on_hub.for_file)?;
-        return Ok(incomplete(
-            "the configuration file lacks what is shown; add it, and run this command again",
-        ));
+    let place = args.guided.find_keyferry_objects(&client).await?;
+    let on_hub = hub_objects(args, &name, &facts, &place, &client).await?;
+    let before = file_before(args, &name, &facts, &on_hub, &place, &client).await;
+    if let Some(why) = write_on_hub(args, on_hub, &place, &client, progress).await? {
+        return Ok(incomplete(why));
     }
-    progress.begin("waiting until the TargetCluster is Ready");
     let deadline = args.guided.deadline();
-    let judged = match (writing, keyferry_objects.file()) {
-        (Writing::Applied, None) => Some(ready_target(&client, &name, &deadline).await?),
-        _ => None,
-    };
-    if writing != Writing::Applied
-        && keyferry_objects.file().is_none()
-        && target_value(&client, &name).await?.is_none()
-    {
-        return Ok(incomplete(
-            "the target's part is shown once the TargetCluster is on the hub: add --apply, or \
-             apply what is shown and run this command again",
-        ));
-    }
-
-    let means = Means {
-        minor: facts.minor,
-        target_kubeconfig: Some(args.target_kubeconfig.clone()),
-        target_context: args.target_context.clone(),
-        ..Means::default()
+    let judged = match judged_target(args, &name, &place, &client, &deadline, progress).await? {
+        Judged::Ready(status) => Some(*status),
+        Judged::NotWaitedFor => None,
+        Judged::Absent => {
+            return Ok(incomplete(
+                "the target's part is shown once the TargetCluster is on the hub: add --apply, or \
+                 apply what is shown and run this command again",
+            ));
+        }
     };
     let target = TargetSide {
         args,
@@ -132,13 +110,11 @@ pub(super) async fn run(
         facts: &facts,
         before,
     };
-    let withheld = target
-        .show_and_apply(&keyferry_objects, &client, progress)
-        .await?;
-    if writing != Writing::Applied {
+    let withheld = target.show_and_apply(&place, &client, progress).await?;
+    if args.guided.write.writing() != Writing::Applied {
         return Ok(incomplete("nothing was written; add --apply"));
     }
-    let Some(access) = tried_access(args, &name, &keyferry_objects, &client).await? else {
+    let Some(access) = tried_access(args, &name, &place, &client).await? else {
         return Ok(incomplete(&format!(
             "no TargetAccess leads to {name} yet, so no token was tried; next: keyferry onboard \
              tenant NAMESPACE --service-account NAME --target {name} --apply"
@@ -147,7 +123,7 @@ pub(super) async fn run(
     let asked = ProofRequest {
         access,
         target: judged,
-        means,
+        means: means(args, &facts),
         deadline,
         // What is not shown cannot be loaded meanwhile: one try shows what the target has.
         tries: if withheld {
@@ -156,9 +132,72 @@ pub(super) async fn run(
             Tries::UntilDeadline
         },
     };
-    args.guided
-        .prove(asked, &keyferry_objects, &client, progress)
-        .await
+    args.guided.prove(asked, &place, &client, progress).await
+}
+
+/// Shows the objects of the hub and writes them. Returns why the run ends here, if it does.
+async fn write_on_hub(
+    args: &TargetArgs,
+    on_hub: OnHub,
+    place: &KeyferryObjects,
+    client: &HubClient,
+    progress: &mut Progress,
+) -> Result<Option<&'static str>, CommandError> {
+    let (write, output) = (args.guided.write, &args.guided.output);
+    let plan = write.plan(client, Cluster::Hub, on_hub.wanted).await?;
+    output.hub(plan.objects(), on_hub.in_place)?;
+    write.agree("on the hub", &plan)?;
+    progress.begin("applying the objects of the hub");
+    write_all(client, Cluster::Hub, &plan, write.writing(), progress).await?;
+    let Some(file) = place.file().filter(|_| !on_hub.for_file.is_empty()) else {
+        return Ok(None);
+    };
+    output.configuration(&file.display().to_string(), &on_hub.for_file)?;
+    Ok(Some(
+        "the configuration file lacks what is shown; add it, and run this command again",
+    ))
+}
+
+/// What Keyferry says of the TargetCluster.
+enum Judged {
+    /// It is Ready, with this status.
+    Ready(Box<TargetClusterStatus>),
+    /// Nothing was waited for, because nothing was written, or it is in the configuration file.
+    NotWaitedFor,
+    /// It is not on the hub, because nothing was written.
+    Absent,
+}
+
+async fn judged_target(
+    args: &TargetArgs,
+    name: &ObjectName,
+    place: &KeyferryObjects,
+    client: &HubClient,
+    deadline: &Deadline,
+    progress: &mut Progress,
+) -> Result<Judged, CommandError> {
+    progress.begin("waiting until the TargetCluster is Ready");
+    if place.file().is_some() {
+        return Ok(Judged::NotWaitedFor);
+    }
+    if args.guided.write.writing() == Writing::Applied {
+        let status = ready_target(client, name, deadline).await?;
+        return Ok(Judged::Ready(Box::new(status)));
+    }
+    Ok(match target_value(client, name).await? {
+        Some(_) => Judged::NotWaitedFor,
+        None => Judged::Absent,
+    })
+}
+
+/// What is known about the target besides the network.
+fn means(args: &TargetArgs, facts: &TargetFacts) -> Means {
+    Means {
+        minor: facts.minor,
+        target_kubeconfig: Some(args.target_kubeconfig.clone()),
+        target_context: args.target_context.clone(),
+        ..Means::default()
+    }
 }
 
 /// Returns the file that this command would have shown before it changes the TargetCluster: if the
@@ -242,25 +281,12 @@ async fn hub_objects(
     place: &KeyferryObjects,
     client: &HubClient,
 ) -> Result<OnHub, CommandError> {
-    let mut wanted = imported(args, name)?;
-    if args.managed_issuer {
-        wanted["spec"]["issuer"] = json!("Keyferry");
-    }
-    if let Some(issuer) = &facts.own_issuer {
-        wanted["spec"]["targetIssuer"] = json!(issuer);
-    }
-    let secret = objects::authority_into_secret(&mut wanted, &place.keyferry);
-    let existing = match place.file() {
-        Some(_) => None,
-        None => target_value(client, name).await?,
-    };
-    let (mut target, secret) = match &existing {
-        None => (wanted, secret),
-        Some(existing) => {
-            refuse_another(existing, &wanted)?;
-            (objects::applied_again(existing), None)
-        }
-    };
+    let described = described_target(args, name, facts, place, client).await?;
+    let DescribedTarget {
+        mut object,
+        secret,
+        existing,
+    } = described;
     let mut tenant = args.tenant.as_ref().map(|account| Tenant {
         account: account.clone(),
         target: name.clone(),
@@ -272,18 +298,11 @@ async fn hub_objects(
         Some(tenant) => args.guided.existing_access(tenant, place, client).await?,
         None => None,
     };
-    let mut changed = false;
-    for account in &args.allow {
-        changed |= objects::allow(&mut target, account, &[]);
-    }
-    if let Some(tenant) = &tenant {
-        changed |= objects::allow(&mut target, &tenant.account, &tenant.deliveries);
-    }
-    if args.guided.write.removals() == Removals::Pruned && existing.is_some() {
-        changed |= prune_allow(args, &mut target, tenant.as_ref(), client).await?;
-    }
     let exists = existing.is_some();
-    let in_place = !changed && exists;
+    let mut changed = allow_named(args, &mut object, tenant.as_ref());
+    if args.guided.write.removals() == Removals::Pruned && exists {
+        changed |= prune_allow(args, name, &mut object, tenant.as_ref(), client).await?;
+    }
     let mut wanted: Vec<PlannedObject> = secret.into_iter().map(PlannedObject::from).collect();
     if args.managed_issuer {
         let rights = objects::issuer_rights(name, &place.keyferry)
@@ -294,61 +313,98 @@ async fn hub_objects(
     if place.file().is_none() {
         wanted.push(PlannedObject {
             read: existing,
-            ..target.into()
+            ..object.into()
         });
     } else if !place.file_has_target(name) {
-        for_file.push(target);
+        for_file.push(object);
     }
     if let Some(account) = args.guided.flux_account() {
         wanted.extend(objects::flux_account(account).map(PlannedObject::from));
     }
-    for object in tenant
-        .iter()
-        .flat_map(|tenant| tenant.objects(&place.keyferry))
-    {
-        let is_access = object["kind"] == "TargetAccess";
-        if wanted.iter().any(|planned| planned.object == object) {
-            continue;
-        }
-        match &tenant {
-            Some(tenant) if is_access && place.file().is_some() => {
-                if !place.file_has_access(&tenant.access_name()) {
-                    for_file.push(object);
-                }
-            }
-            _ => wanted.push(PlannedObject {
-                read: access.clone().filter(|_| is_access),
-                ..object.into()
-            }),
-        }
+    if let Some(tenant) = &tenant {
+        for_file.extend(add_tenant(tenant, access, place, &mut wanted));
     }
     Ok(OnHub {
         wanted,
         exists,
-        in_place,
+        in_place: !changed && exists,
         for_file,
     })
+}
+
+/// The TargetCluster before its rules are changed.
+struct DescribedTarget {
+    /// The object to write.
+    object: Value,
+    /// The Secret with its CA certificates, if it is new and has some.
+    secret: Option<Value>,
+    /// The object of the hub.
+    existing: Option<Value>,
+}
+
+/// Describes the TargetCluster: the existing one, or a new one from the target's kubeconfig.
+async fn described_target(
+    args: &TargetArgs,
+    name: &ObjectName,
+    facts: &TargetFacts,
+    place: &KeyferryObjects,
+    client: &HubClient,
+) -> Result<DescribedTarget, CommandError> {
+    let mut imported = imported(args, name)?;
+    objects::state_issuers(
+        &mut imported,
+        args.managed_issuer,
+        facts.own_issuer.as_deref(),
+    );
+    let secret = objects::authority_into_secret(&mut imported, &place.keyferry);
+    let existing = match place.file() {
+        Some(_) => None,
+        None => target_value(client, name).await?,
+    };
+    let (object, secret) = match &existing {
+        None => (imported, secret),
+        Some(existing) => {
+            refuse_another(existing, &imported)?;
+            (objects::applied_again(existing), None)
+        }
+    };
+    Ok(DescribedTarget {
+        object,
+        secret,
+        existing,
+    })
+}
+
+/// Adds rules for what --allow and --tenant name. Returns whether anything was added.
+fn allow_named(args: &TargetArgs, target: &mut Value, tenant: Option<&Tenant>) -> bool {
+    let mut changed = false;
+    for account in &args.allow {
+        changed |= allow(target, account, &[]);
+    }
+    if let Some(tenant) = tenant {
+        changed |= allow(target, &tenant.account, &tenant.deliveries);
+    }
+    changed
 }
 
 /// Removes the allow entries that neither --allow nor --tenant names. One that a TargetAccess still
 /// uses stays: `offboard tenant` removes it in the order that orphans nothing.
 async fn prune_allow(
     args: &TargetArgs,
+    name: &ObjectName,
     target: &mut Value,
     tenant: Option<&Tenant>,
     client: &HubClient,
 ) -> Result<bool, CommandError> {
     let mut changed = false;
     if let Some(tenant) = tenant.filter(|tenant| !args.allow.contains(&tenant.account)) {
-        changed |= objects::allow_exactly(target, &tenant.account, &tenant.deliveries);
+        changed |= allow_exactly(target, &tenant.account, &tenant.deliveries);
     }
-    let name = ObjectName::new(target["metadata"]["name"].as_str().unwrap_or_default())
-        .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
-    let uses = users::of_target(client, &name, None).await?;
-    if let Some(unknown) = uses.unknown(&name) {
+    let uses = users::of_target(client, name, None).await?;
+    if let Some(unknown) = uses.unknown(name) {
         ui::note(&format!("warning: {unknown}"));
     }
-    for account in objects::all_allowed(target) {
+    for account in all_allowed(target) {
         let named =
             args.allow.contains(&account) || tenant.is_some_and(|tenant| tenant.account == account);
         if named {
@@ -368,7 +424,7 @@ async fn prune_allow(
                 "the allow entry of {account} stays, because a TargetAccess that is too large to \
                  be read may use it"
             )),
-            None => changed |= objects::disallow(target, &account),
+            None => changed |= disallow(target, &account),
         }
     }
     Ok(changed)
@@ -412,7 +468,7 @@ fn refuse_another(existing: &Value, wanted: &Value) -> Result<(), CommandError> 
         format!(
             "TargetCluster {} exists and is another target: it differs in spec.{}; nothing was \
              written",
-            existing["metadata"]["name"].as_str().unwrap_or_default(),
+            ObjectHead::of(existing).metadata.name,
             differing.join(", spec.")
         ),
         "choose another name, or give the --audience and --managed-issuer that it has",

@@ -2,6 +2,7 @@
 //! nothing unseen, and the RBAC, which is applied.
 
 use keyferry_api::name::ObjectName;
+use keyferry_client::object_view::ObjectHead;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_kube_authn::config::MAX_BYTES;
 use keyferry_kube_authn::prediction::hash_of;
@@ -151,7 +152,7 @@ impl TargetSide<'_> {
                     ui::note(&format!(
                         "warning: {} of an earlier run binds its role in the whole cluster; it \
                          stays: --prune removes it",
-                        title(&earlier)
+                        title(&ObjectHead::of(&earlier))
                     ));
                 }
             }

@@ -7,8 +7,10 @@ use clap::Args;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::doctor::Means;
+use keyferry_client::object_view::TargetView;
 use keyferry_client::objects_of_hub::target_value;
 use keyferry_hub::client::HubClient;
+use serde_json::Value;
 
 use super::guided_args::{GuidedArgs, ProofRequest, Tries};
 use super::place::{KeyferryObjects, ready_target};
@@ -17,11 +19,10 @@ use super::target::incomplete;
 use super::tenant_flags::author;
 use super::write::{Writing, write_all};
 use crate::command_error::CommandError;
+use crate::onboarding::allow_rules::{allow, allow_exactly};
 use crate::onboarding::apply::{Cluster, PlannedObject};
 use crate::onboarding::change_plan::Removals;
-use crate::onboarding::objects::{
-    Author, Tenant, allow, allow_exactly, applied_again, flux_account,
-};
+use crate::onboarding::objects::{Author, Tenant, applied_again, flux_account};
 use crate::onboarding::target_facts::listed_release;
 use crate::trust::Occasion;
 use crate::ui;
@@ -76,21 +77,7 @@ pub(super) async fn run(
     if let Some(account) = args.guided.flux_account() {
         wanted.extend(flux_account(account).map(PlannedObject::from));
     }
-    let mut for_file = Vec::new();
-    for object in tenant.objects(&keyferry_objects.keyferry) {
-        let is_access = object["kind"] == "TargetAccess";
-        if wanted.iter().any(|planned| planned.object == object) {
-            continue;
-        }
-        if !(is_access && keyferry_objects.file().is_some()) {
-            wanted.push(PlannedObject {
-                read: existing.clone().filter(|_| is_access),
-                ..object.into()
-            });
-        } else if !keyferry_objects.file_has_access(&access) {
-            for_file.push(object);
-        }
-    }
+    let for_file = add_tenant(&tenant, existing, &keyferry_objects, &mut wanted);
     let plan = write.plan(&client, Cluster::Hub, wanted).await?;
     let output = &args.guided.output;
     output.hub(plan.objects(), changed.is_none())?;
@@ -98,8 +85,8 @@ pub(super) async fn run(
     let writing = write.writing();
     progress.begin("applying the objects of the hub");
     write_all(&client, Cluster::Hub, &plan, writing, progress).await?;
-    if let Some(file) = keyferry_objects.file().filter(|_| !for_file.is_empty()) {
-        output.configuration(&file.display().to_string(), &for_file)?;
+    if let (Some(file), Some(access)) = (keyferry_objects.file(), for_file) {
+        output.configuration(&file.display().to_string(), &[access])?;
         return Ok(incomplete(&format!(
             "the configuration file lacks what is shown; add it, allow {} in its TargetCluster, \
              and run this command again",
@@ -131,6 +118,30 @@ pub(super) async fn run(
     args.guided
         .prove(asked, &keyferry_objects, &client, progress)
         .await
+}
+
+/// Plans the objects of a tenant that are not planned yet. Returns the TargetAccess if it is to be
+/// added to the configuration file.
+pub(super) fn add_tenant(
+    tenant: &Tenant,
+    existing: Option<Value>,
+    place: &KeyferryObjects,
+    wanted: &mut Vec<PlannedObject>,
+) -> Option<Value> {
+    for object in tenant.prerequisites(&place.keyferry) {
+        if !wanted.iter().any(|planned| planned.object == object) {
+            wanted.push(object.into());
+        }
+    }
+    let access = tenant.target_access();
+    if place.file().is_some() {
+        return (!place.file_has_access(&tenant.access_name())).then_some(access);
+    }
+    wanted.push(PlannedObject {
+        read: existing,
+        ..access.into()
+    });
+    None
 }
 
 fn tenant(args: &TenantArgs) -> Result<Tenant, CommandError> {
@@ -214,7 +225,7 @@ async fn show_new_file(
     }
     let address = target_value(client, &tenant.target)
         .await?
-        .and_then(|object| Some(object.pointer("/spec/address")?.as_str()?.to_owned()))
+        .map(|object| TargetView::of(&object).spec.address)
         .unwrap_or_default();
     progress.leave(format!(
         "on every control plane node of the target: the new file that is shown, which names {}",

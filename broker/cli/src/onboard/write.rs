@@ -208,13 +208,13 @@ pub(crate) async fn write_all(
             ObjectPurpose::Deleted => applier.delete(planned).await,
         };
         let (outcome, after) = outcome.map_err(fixed)?;
-        let done = format!("{} {}", title(&planned.object), outcome.describe());
+        let done = format!("{} {}", title(&planned.head), outcome.describe());
         ui::note(&format!("{done}{suffix}"));
         for stays in after.iter().flat_map(|after| change.not_removed(after)) {
             ui::note(&format!(
                 "warning: {} still has {stays}: another field manager owns it too; remove it where \
                  that manager keeps the object",
-                title(&planned.object)
+                title(&planned.head)
             ));
         }
         if writing == Writing::Applied {

@@ -6,12 +6,14 @@
 //! change is retried on the current version. If the spec has changed, it is refused.
 
 use keyferry_client::doctor::at_target;
+use keyferry_client::object_view::ObjectHead;
 use keyferry_hub::client::{ApplyTerms, Conflicts, HubClient, Persistence};
 use keyferry_hub::ports::HubError;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::change_plan::{PlannedChange, Removals};
-use super::users::{self, text};
+use super::users;
 
 /// The field manager of these commands.
 const MANAGER: &str = "keyferry-onboard";
@@ -122,13 +124,12 @@ pub(crate) struct Applier<'a> {
 }
 
 /// Names an object for a person: `TargetCluster prod`, `Role keyferry-author in tenant-a`.
-pub(crate) fn title(object: &Value) -> String {
-    let text = |pointer| text(object, pointer);
-    let place = match text("/metadata/namespace") {
-        "" => String::new(),
-        namespace => format!(" in {namespace}"),
+pub(crate) fn title(head: &ObjectHead) -> String {
+    let place = match &head.metadata.namespace {
+        Some(namespace) => format!(" in {namespace}"),
+        None => String::new(),
     };
-    format!("{} {}{place}", text("/kind"), text("/metadata/name"))
+    format!("{} {}{place}", head.kind, head.metadata.name)
 }
 
 /// What a command does with an object.
@@ -145,6 +146,8 @@ pub(crate) enum ObjectPurpose {
 pub(crate) struct PlannedObject {
     /// The object. A resourceVersion marks it as a change of an existing object.
     pub(crate) object: Value,
+    /// What names the object.
+    pub(crate) head: ObjectHead,
     /// The existing object as it was read, if this is a change of it.
     pub(crate) read: Option<Value>,
     /// What is done with it.
@@ -154,6 +157,7 @@ pub(crate) struct PlannedObject {
 impl From<Value> for PlannedObject {
     fn from(object: Value) -> Self {
         Self {
+            head: ObjectHead::of(&object),
             object,
             read: None,
             purpose: ObjectPurpose::Applied,
@@ -173,9 +177,9 @@ impl PlannedObject {
     /// The deletion of the object that was read.
     pub(crate) fn deletion_of(read: Value) -> Self {
         Self {
-            object: read.clone(),
-            read: Some(read),
+            read: Some(read.clone()),
             purpose: ObjectPurpose::Deleted,
+            ..Self::from(read)
         }
     }
 }
@@ -191,7 +195,7 @@ impl Applier<'_> {
         removals: Removals,
     ) -> Result<PlannedChange, ApplyError> {
         if planned.read.is_none() {
-            planned.read = self.existing(&planned.object).await?;
+            planned.read = self.existing(&planned.head).await?;
         }
         PlannedChange::of(planned, removals)
     }
@@ -205,38 +209,39 @@ impl Applier<'_> {
         &self,
         planned: &PlannedObject,
     ) -> Result<(ApplyOutcome, Option<Value>), ApplyError> {
+        let head = &planned.head;
         let mut before = match &planned.read {
             Some(read) => Some(read.clone()),
-            None => self.existing(&planned.object).await?,
+            None => self.existing(head).await?,
         };
-        if before.is_some() && is_left_alone(&planned.object) {
+        if before.is_some() && is_left_alone(head) {
             return Ok((ApplyOutcome::LeftAsItIs, None));
         }
         let mut object = on_current(planned, before.as_ref())?;
-        let mut answer = self.send(&object).await;
+        let mut answer = self.send(head, &object).await;
         if matches!(answer, Err(HubError::Conflict(_))) && version(&object).is_some() {
             // The API answers 409 if another manager owns a field, and if the object has just got a
             // new version. The current version shows which. The change is retried once; a second
             // conflict is reported.
-            let current = self.existing(&planned.object).await?;
-            if version_of(current.as_ref()) != version(&object) {
+            let current = self.existing(head).await?;
+            if current.as_ref().and_then(version) != version(&object) {
                 before = current;
                 object = on_current(planned, before.as_ref())?;
-                answer = self.send(&object).await;
+                answer = self.send(head, &object).await;
             }
         }
         let after = match answer {
             Ok(after) => after,
             Err(HubError::Conflict(message)) => {
                 return Err(ApplyError::Conflict {
-                    object: title(&object),
+                    object: title(head),
                     message,
                 });
             }
             Err(HubError::NotFound(_)) if self.persistence == Persistence::DryRun => {
                 return Ok((ApplyOutcome::NotTried, None));
             }
-            Err(error) => return Err(self.failed(&object, error)),
+            Err(error) => return Err(self.failed(head, error)),
         };
         let outcome = match before {
             None => ApplyOutcome::Created,
@@ -254,38 +259,37 @@ impl Applier<'_> {
         &self,
         planned: &PlannedObject,
     ) -> Result<(ApplyOutcome, Option<Value>), ApplyError> {
-        let object = &planned.object;
-        let path = path(object).ok_or_else(|| ApplyError::Kind(title(object)))?;
-        let uid = text(object, "/metadata/uid");
-        match users::delete(self.client, &path, uid, self.persistence).await {
+        let head = &planned.head;
+        let path = path(head).ok_or_else(|| ApplyError::Kind(title(head)))?;
+        match users::delete(self.client, &path, &head.metadata.uid, self.persistence).await {
             Ok(()) | Err(HubError::NotFound(_)) => Ok((ApplyOutcome::Deleted, None)),
-            Err(error) => Err(self.failed(object, error)),
+            Err(error) => Err(self.failed(head, error)),
         }
     }
 
-    async fn existing(&self, object: &Value) -> Result<Option<Value>, ApplyError> {
-        let path = path(object).ok_or_else(|| ApplyError::Kind(title(object)))?;
+    async fn existing(&self, head: &ObjectHead) -> Result<Option<Value>, ApplyError> {
+        let path = path(head).ok_or_else(|| ApplyError::Kind(title(head)))?;
         match self.client.get_object(&path, "object").await {
             Ok(object) => Ok(Some(object)),
             Err(HubError::NotFound(_)) => Ok(None),
-            Err(error) => Err(self.failed(object, error)),
+            Err(error) => Err(self.failed(head, error)),
         }
     }
 
-    async fn send(&self, object: &Value) -> Result<Value, HubError> {
+    async fn send(&self, head: &ObjectHead, object: &Value) -> Result<Value, HubError> {
         let terms = ApplyTerms {
             manager: MANAGER,
             conflicts: Conflicts::Refuse,
             persistence: self.persistence,
         };
         // An object without a path was refused when it was read.
-        let path = path(object).unwrap_or_default();
+        let path = path(head).unwrap_or_default();
         self.client.apply_on(&path, &terms, object, "object").await
     }
 
-    fn failed(&self, object: &Value, error: HubError) -> ApplyError {
+    fn failed(&self, head: &ObjectHead, error: HubError) -> ApplyError {
         ApplyError::Call {
-            object: title(object),
+            object: title(head),
             cluster: self.cluster,
             error,
         }
@@ -302,29 +306,53 @@ fn on_current(planned: &PlannedObject, current: Option<&Value>) -> Result<Value,
     let (Some(read), Some(_)) = (&planned.read, version(&object)) else {
         return Ok(object);
     };
-    let part = |object: &Value, pointer: &str| object.pointer(pointer).cloned();
-    let same = current.is_some_and(|current| {
-        ["/metadata/uid", "/spec", "/subjects", "/rules", "/data"]
-            .iter()
-            .all(|pointer| part(current, pointer) == part(read, pointer))
-    });
-    match version_of(current) {
-        Some(version) if same => {
-            object["metadata"]["resourceVersion"] = version.into();
+    let is_same = |current: &&Value| OwnContent::of(current) == OwnContent::of(read);
+    match current.filter(is_same).and_then(version) {
+        Some(version) => {
+            set_version(&mut object, Some(version));
             Ok(object)
         }
-        _ => Err(ApplyError::Changed {
-            object: title(&object),
+        None => Err(ApplyError::Changed {
+            object: title(&planned.head),
         }),
     }
 }
 
-fn version(object: &Value) -> Option<&str> {
-    object.pointer("/metadata/resourceVersion")?.as_str()
+/// What a change of an object starts from: which object it is, and its content.
+#[derive(Debug, PartialEq)]
+struct OwnContent {
+    uid: String,
+    parts: WrittenContent,
 }
 
-fn version_of(object: Option<&Value>) -> Option<&str> {
-    version(object?)
+/// The content of the kinds that are written here.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct WrittenContent {
+    spec: Value,
+    subjects: Value,
+    rules: Value,
+    data: Value,
+}
+
+impl OwnContent {
+    fn of(object: &Value) -> Self {
+        Self {
+            uid: ObjectHead::of(object).metadata.uid,
+            parts: WrittenContent::deserialize(object).unwrap_or_default(),
+        }
+    }
+}
+
+fn version(object: &Value) -> Option<String> {
+    ObjectHead::of(object).metadata.resource_version
+}
+
+/// Makes the object a change of exactly this version.
+pub(crate) fn set_version(object: &mut Value, version: Option<String>) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".to_owned(), version.into());
+    }
 }
 
 /// Whether an apply left everything as it was but the bookkeeping of the API.
@@ -345,18 +373,15 @@ fn same(before: &Value, after: &Value) -> bool {
 }
 
 /// Whether an existing object of this kind is the tenant's own affair.
-pub(crate) fn is_left_alone(object: &Value) -> bool {
-    matches!(
-        object.get("kind").and_then(Value::as_str),
-        Some("Namespace" | "ServiceAccount")
-    )
+pub(crate) fn is_left_alone(head: &ObjectHead) -> bool {
+    matches!(head.kind.as_str(), "Namespace" | "ServiceAccount")
 }
 
 /// Returns the path of an object in the API; `None` for a kind that is never written here, or a
 /// name that would lead elsewhere.
-pub(crate) fn path(object: &Value) -> Option<String> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-    let (group, plural, namespaced) = match (text("/apiVersion")?, text("/kind")?) {
+pub(crate) fn path(head: &ObjectHead) -> Option<String> {
+    let kind = (head.api_version.as_str(), head.kind.as_str());
+    let (group, plural, namespaced) = match kind {
         ("v1", "Namespace") => ("/api/v1", "namespaces", false),
         ("v1", "ServiceAccount") => ("/api/v1", "serviceaccounts", true),
         ("v1", "Secret") => ("/api/v1", "secrets", true),
@@ -378,8 +403,8 @@ pub(crate) fn path(object: &Value) -> Option<String> {
         }
         _ => return None,
     };
-    let name = text("/metadata/name").filter(|name| is_path_segment(name))?;
-    let namespace = match text("/metadata/namespace") {
+    let name = Some(&head.metadata.name).filter(|name| is_path_segment(name))?;
+    let namespace = match head.metadata.namespace.as_deref() {
         Some(namespace) if namespaced && is_path_segment(namespace) => {
             format!("/namespaces/{namespace}")
         }
@@ -421,7 +446,7 @@ mod tests {
                 "/apis/keyferry.dev/v1alpha1/targetclusters/prod",
             ),
         ] {
-            assert_eq!(path(&given).as_deref(), Some(wanted));
+            assert_eq!(path(&ObjectHead::of(&given)).as_deref(), Some(wanted));
         }
         for wrong in [
             object("v1", "Secret", None, "a"),
@@ -431,7 +456,7 @@ mod tests {
             object("v1", "Secret", Some("a"), "b?dryRun=All"),
             object("keyferry.dev/v1alpha1", "TargetCluster", Some("a"), "b"),
         ] {
-            assert_eq!(path(&wrong), None, "{wrong}");
+            assert_eq!(path(&ObjectHead::of(&wrong)), None, "{wrong}");
         }
     }
 
@@ -463,7 +488,7 @@ mod tests {
         let version = |current: Option<&Value>| {
             let moved = on_current(&planned, current).ok()?;
             assert_eq!(moved["spec"], object["spec"]);
-            version(&moved).map(str::to_owned)
+            version(&moved)
         };
         assert_eq!(version(Some(&read)).as_deref(), Some("7"));
         let mut with_status = read.clone();

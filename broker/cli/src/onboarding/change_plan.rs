@@ -6,11 +6,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_client::object_view::ObjectHead;
 use keyferry_kube_authn::prediction::hash_of;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::apply::{ApplyError, ObjectPurpose, PlannedObject, title};
-use super::users::text;
+use super::apply::{ApplyError, ObjectPurpose, PlannedObject, is_left_alone, set_version, title};
 
 /// The longest value that is shown of a field that stays. One that goes is shown whole, and so is
 /// what replaces it.
@@ -97,28 +98,30 @@ impl PlannedChange {
                 change: ObjectChange::Deleted,
             });
         }
-        if super::apply::is_left_alone(&planned.object) {
+        if is_left_alone(&planned.head) {
             return Ok(Self {
                 planned,
                 change: ObjectChange::LeftAsItIs,
             });
         }
-        let wanted = planned.object.get("roleRef");
-        if let Some(wanted) = wanted
-            && existing.get("roleRef") != Some(wanted)
-        {
-            return Err(ApplyError::OtherRole {
-                object: title(&planned.object),
-                found: existing.get("roleRef").map_or_else(String::new, role),
-                wanted: role(wanted),
-            });
+        if let Some(wanted) = RoleReference::of(&planned.object) {
+            let found = RoleReference::of(&existing);
+            if found.as_ref() != Some(&wanted) {
+                return Err(ApplyError::OtherRole {
+                    object: title(&planned.head),
+                    found: found.map_or_else(String::new, |found| found.describe()),
+                    wanted: wanted.describe(),
+                });
+            }
         }
+        let kind = planned.head.kind.as_str();
         let mut object = planned.object;
         if removals == Removals::Kept {
-            keep_entries(&mut object, &existing);
+            keep_entries(kind, &mut object, &existing);
         }
-        object["metadata"]["resourceVersion"] = existing["metadata"]["resourceVersion"].clone();
-        let change = ObjectChange::Compared(compared(&existing, &object));
+        let version = ObjectHead::of(&existing).metadata.resource_version;
+        set_version(&mut object, version);
+        let change = ObjectChange::Compared(compared(kind, &existing, &object));
         Ok(Self {
             planned: PlannedObject::change_of(object, existing),
             change,
@@ -140,7 +143,7 @@ impl PlannedChange {
         let ObjectChange::Compared(fields) = &self.change else {
             return Vec::new();
         };
-        let still = compared(after, &self.planned.object);
+        let still = compared(&self.planned.head.kind, after, &self.planned.object);
         fields
             .iter()
             .filter(|field| field.mark == FieldMark::Removed && still.contains(field))
@@ -150,7 +153,7 @@ impl PlannedChange {
 
     /// Describes the change: one line about the object, and one about each field.
     fn describe(&self) -> String {
-        let title = title(&self.planned.object);
+        let title = title(&self.planned.head);
         let fields = match &self.change {
             ObjectChange::Created => return format!("+ {title}"),
             ObjectChange::Deleted => return format!("- {title}"),
@@ -197,18 +200,40 @@ impl ChangePlan {
         self.changes
             .iter()
             .filter(|change| change.removes())
-            .map(|change| title(&change.planned.object))
+            .map(|change| title(&change.planned.head))
             .collect()
     }
 }
 
-fn role(reference: &Value) -> String {
-    format!("{} {}", text(reference, "/kind"), text(reference, "/name"))
+/// A RoleBinding or ClusterRoleBinding, reduced to its role.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RoleBinding {
+    role_ref: Option<RoleReference>,
 }
 
-/// The list of an object that several runs, and other people, add entries to.
-fn shared_list(object: &Value) -> Option<[&'static str; 2]> {
-    match text(object, "/kind") {
+/// The role of a binding.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RoleReference {
+    api_group: String,
+    kind: String,
+    name: String,
+}
+
+impl RoleReference {
+    fn of(object: &Value) -> Option<Self> {
+        RoleBinding::deserialize(object).ok()?.role_ref
+    }
+
+    fn describe(&self) -> String {
+        format!("{} {}", self.kind, self.name)
+    }
+}
+
+/// The list of objects of this kind that several runs, and other people, add entries to.
+fn shared_list(kind: &str) -> Option<[&'static str; 2]> {
+    match kind {
         "RoleBinding" | "ClusterRoleBinding" => Some(["", "subjects"]),
         "Role" | "ClusterRole" => Some(["", "rules"]),
         "TargetAccess" => Some(["spec", "deliveries"]),
@@ -227,8 +252,8 @@ fn entries(object: &Value, [parent, field]: [&str; 2]) -> Vec<Value> {
 }
 
 /// Adds the entries of an existing list that the object lacks, in front of its own.
-fn keep_entries(object: &mut Value, existing: &Value) {
-    let Some([parent, field]) = shared_list(object) else {
+fn keep_entries(kind: &str, object: &mut Value, existing: &Value) {
+    let Some([parent, field]) = shared_list(kind) else {
         return;
     };
     let mut kept = entries(existing, [parent, field]);
@@ -262,10 +287,10 @@ fn keep_entries(object: &mut Value, existing: &Value) {
 }
 
 /// Compares what is written with what exists. Fields that are not written belong to others.
-fn compared(existing: &Value, object: &Value) -> Vec<FieldChange> {
+fn compared(kind: &str, existing: &Value, object: &Value) -> Vec<FieldChange> {
     let mut fields = Vec::new();
-    let list = shared_list(object);
-    let hidden = text(object, "/kind") == "Secret";
+    let list = shared_list(kind);
+    let hidden = kind == "Secret";
     for (name, value) in object.as_object().into_iter().flatten() {
         if ["apiVersion", "kind", "metadata", "status"].contains(&name.as_str()) {
             continue;
@@ -394,7 +419,7 @@ mod tests {
     fn types(change: &PlannedChange) -> Vec<String> {
         entries(&change.planned.object, ["spec", "deliveries"])
             .iter()
-            .map(|entry| text(entry, "/type").to_owned())
+            .map(|entry| entry["type"].as_str().unwrap_or_default().to_owned())
             .collect()
     }
 

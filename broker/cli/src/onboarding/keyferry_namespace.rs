@@ -7,10 +7,12 @@
 use std::collections::BTreeSet;
 
 use keyferry_api::name::Namespace;
+use keyferry_client::lenient::{Lenient, or_default, readable_items};
+use keyferry_client::object_view::Reference;
 use keyferry_client::objects_of_hub::target_statuses;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::HubError;
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::objects::KEYFERRY_ACCOUNT;
 use crate::command_error::CommandError;
@@ -28,10 +30,10 @@ const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/ke
 /// The hub cannot be read, or only a status says that Keyferry is elsewhere.
 pub(crate) async fn find(client: &HubClient) -> Result<Namespace, CommandError> {
     let bound = match client
-        .get_object::<Value>(BINDING, "ClusterRoleBinding")
+        .get_object::<Lenient<RoleBinding>>(BINDING, "ClusterRoleBinding")
         .await
     {
-        Ok(binding) => accounts_in(&binding),
+        Ok(Lenient(binding)) => accounts_in(binding),
         Err(HubError::NotFound(_) | HubError::Forbidden(_)) => BTreeSet::new(),
         Err(error) => {
             return Err(CommandError::new(format!(
@@ -54,16 +56,33 @@ pub(crate) async fn find(client: &HubClient) -> Result<Namespace, CommandError> 
     })
 }
 
+/// A ClusterRoleBinding, reduced to its role and its subjects.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RoleBinding {
+    #[serde(deserialize_with = "or_default")]
+    role_ref: Reference,
+    #[serde(deserialize_with = "readable_items")]
+    subjects: Vec<Subject>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Subject {
+    kind: String,
+    name: String,
+    namespace: Option<String>,
+}
+
 /// The namespaces whose account `keyferry` has the role.
-fn accounts_in(binding: &Value) -> BTreeSet<String> {
-    let subjects = binding["subjects"].as_array().into_iter().flatten();
-    let ours = subjects.filter(|subject| {
-        binding["roleRef"]["name"] == KEYFERRY_ACCOUNT
-            && subject["kind"] == "ServiceAccount"
-            && subject["name"] == KEYFERRY_ACCOUNT
-    });
-    ours.filter_map(|subject| subject["namespace"].as_str().map(str::to_owned))
-        .collect()
+fn accounts_in(binding: RoleBinding) -> BTreeSet<String> {
+    if binding.role_ref.name != KEYFERRY_ACCOUNT {
+        return BTreeSet::new();
+    }
+    let subjects = binding.subjects.into_iter();
+    let ours = subjects
+        .filter(|subject| subject.kind == "ServiceAccount" && subject.name == KEYFERRY_ACCOUNT);
+    ours.filter_map(|subject| subject.namespace).collect()
 }
 
 /// Decides by the bound accounts. What statuses state is never enough.
@@ -92,9 +111,14 @@ fn decide(bound: BTreeSet<String>, stated: &BTreeSet<String>) -> Result<Namespac
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    fn accounts_in(binding: &Value) -> BTreeSet<String> {
+        let Lenient(binding) = Lenient::deserialize(binding).unwrap_or_default();
+        super::accounts_in(binding)
+    }
 
     fn names(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()

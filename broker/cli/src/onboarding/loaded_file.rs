@@ -3,10 +3,11 @@
 
 use keyferry_api::foreign_text::one_line;
 use keyferry_client::doctor::target_metrics::{active_configuration, has_reloaded};
+use keyferry_client::lenient::{or_default, readable_items};
 use keyferry_hub::client::HubClient;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::prediction::hash_of;
-use serde_json::Value;
+use serde::Deserialize;
 
 /// The apiserver's Pods, as kubeadm and what is built on it label them.
 const PODS: &str = "/api/v1/namespaces/kube-system/pods?labelSelector=component%3Dkube-apiserver";
@@ -49,12 +50,42 @@ pub(crate) enum FileAdvice {
 pub(crate) async fn read(client: &HubClient, minor: Option<Minor>) -> LoadedFile {
     let metrics = client.get("/metrics", "text/plain").await.ok();
     let metrics = metrics.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let pods: Option<Value> = client.get_object(PODS, "list of Pods").await.ok();
-    let pods = pods.and_then(|list| list.get("items")?.as_array().cloned());
+    let pods: Option<PodList> = client.get_object(PODS, "list of Pods").await.ok();
+    let pods = pods.map(|list| list.items);
     judge(metrics.as_deref(), pods.as_deref(), minor)
 }
 
-fn judge(metrics: Option<&str>, pods: Option<&[Value]>, minor: Option<Minor>) -> LoadedFile {
+/// A list of Pods, reduced to the command lines of their containers.
+#[derive(Deserialize)]
+struct PodList {
+    #[serde(default, deserialize_with = "readable_items")]
+    items: Vec<Pod>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Pod {
+    #[serde(deserialize_with = "or_default")]
+    spec: PodSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PodSpec {
+    #[serde(deserialize_with = "readable_items")]
+    containers: Vec<Container>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Container {
+    #[serde(deserialize_with = "readable_items")]
+    command: Vec<String>,
+    #[serde(deserialize_with = "readable_items")]
+    args: Vec<String>,
+}
+
+fn judge(metrics: Option<&str>, pods: Option<&[Pod]>, minor: Option<Minor>) -> LoadedFile {
     let hashes = metrics.map(|text| active_configuration(text).hashes);
     if let Some(hashes) = hashes.clone().filter(|hashes| !hashes.is_empty()) {
         return LoadedFile::Hashes(hashes);
@@ -96,16 +127,10 @@ fn judge(metrics: Option<&str>, pods: Option<&[Value]>, minor: Option<Minor>) ->
     })
 }
 
-fn flags_of(pod: &Value) -> Vec<String> {
-    let containers = pod.pointer("/spec/containers").and_then(Value::as_array);
+fn flags_of(pod: &Pod) -> Vec<String> {
+    let containers = pod.spec.containers.iter();
     containers
-        .into_iter()
-        .flatten()
-        .flat_map(|container| [container.get("command"), container.get("args")])
-        .flatten()
-        .filter_map(Value::as_array)
-        .flatten()
-        .filter_map(Value::as_str)
+        .flat_map(|container| container.command.iter().chain(&container.args))
         .filter(|word| word.starts_with("--"))
         // The target wrote it: it must not print lines of its own.
         .map(|word| one_line(word, MAX_FLAG_CHARS))
@@ -166,9 +191,10 @@ mod tests {
 
     const METRIC: &str = "apiserver_authentication_config_controller_last_config_info";
 
-    fn pod(flags: &[&str]) -> Vec<Value> {
+    fn pod(flags: &[&str]) -> Vec<Pod> {
         let command: Vec<&str> = ["kube-apiserver"].iter().chain(flags).copied().collect();
-        vec![json!({ "spec": { "containers": [{ "command": command }] } })]
+        let pod = json!({ "spec": { "containers": [{ "command": command }] } });
+        vec![Pod::deserialize(pod).unwrap_or_default()]
     }
 
     #[test]

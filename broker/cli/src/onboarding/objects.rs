@@ -6,6 +6,7 @@ use keyferry_api::config::DeliveryType;
 use keyferry_api::managed_issuer;
 use keyferry_api::name::{AccessName, NameError, Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_client::object_view::{AccessView, DeliveryView, ObjectHead};
 use serde_json::{Value, json};
 
 const KEYFERRY: &str = "keyferry.dev/v1alpha1";
@@ -79,9 +80,9 @@ impl Tenant {
         }
     }
 
-    /// Returns the objects of the tenant in the order in which they can be applied. `keyferry` is
+    /// Returns what the TargetAccess needs, in the order in which it can be applied. `keyferry` is
     /// Keyferry's own namespace.
-    pub(crate) fn objects(&self, keyferry: &Namespace) -> Vec<Value> {
+    pub(crate) fn prerequisites(&self, keyferry: &Namespace) -> Vec<Value> {
         let namespace = self.account.namespace.as_str();
         let mut objects = vec![
             json!({
@@ -105,7 +106,6 @@ impl Tenant {
         if let Some(author) = &self.author {
             objects.extend(self.authoring(author));
         }
-        objects.push(self.target_access());
         objects
     }
 
@@ -137,7 +137,8 @@ impl Tenant {
         ]
     }
 
-    fn target_access(&self) -> Value {
+    /// Returns the TargetAccess.
+    pub(crate) fn target_access(&self) -> Value {
         let mut spec = json!({
             "targetClusterRef": { "name": self.target.as_str() },
             "serviceAccountName": self.account.name.as_str(),
@@ -162,14 +163,14 @@ impl Tenant {
 }
 
 /// Returns what an existing TargetAccess delivers; nothing means tokens on request.
-pub(crate) fn deliveries_of(access: &Value) -> Vec<DeliveryType> {
-    let deliveries = access.pointer("/spec/deliveries").and_then(Value::as_array);
-    let named = deliveries
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.get("type")?.as_str());
+pub(crate) fn deliveries_of(access: &AccessView) -> Vec<DeliveryType> {
+    let named = access.spec.deliveries.iter();
+    let known = |entry: &DeliveryView| {
+        let mut all = DeliveryType::ALL.iter();
+        all.find(|(name, _)| *name == entry.delivery_type)
+    };
     named
-        .filter_map(|name| DeliveryType::ALL.iter().find(|(known, _)| *known == name))
+        .filter_map(known)
         .map(|(_, delivery)| *delivery)
         .collect()
 }
@@ -254,7 +255,7 @@ fn binding(namespace: &str, name: &str, kind: &str, role: &str, subject: &Value)
 /// Moves the CA certificates of a TargetCluster into a Secret of Keyferry's namespace. Returns that
 /// Secret, or `None` if the TargetCluster has no CA certificates.
 pub(crate) fn authority_into_secret(target: &mut Value, keyferry: &Namespace) -> Option<Value> {
-    let name = format!("{}-ca", target.pointer("/metadata/name")?.as_str()?);
+    let name = format!("{}-ca", ObjectHead::of(target).metadata.name);
     let spec = target.get_mut("spec")?.as_object_mut()?;
     let pem = spec.remove("caBundle")?;
     spec.insert("certSecretRef".to_owned(), json!({ "name": name }));
@@ -285,184 +286,38 @@ pub(crate) fn differing(existing: &Value, wanted: &Value) -> Vec<&'static str> {
         .collect()
 }
 
+/// States who signs the tokens of a TargetCluster that is to be created, and its own issuer.
+pub(crate) fn state_issuers(target: &mut Value, is_managed: bool, own_issuer: Option<&str>) {
+    let Some(spec) = target.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if is_managed {
+        spec.insert("issuer".to_owned(), json!("Keyferry"));
+    }
+    if let Some(own_issuer) = own_issuer {
+        spec.insert("targetIssuer".to_owned(), json!(own_issuer));
+    }
+}
+
+/// States the kind of an object of Keyferry, which some servers omit.
+pub(crate) fn with_kind(mut object: Value, kind: &str) -> Value {
+    if let Some(members) = object.as_object_mut() {
+        members.insert("apiVersion".to_owned(), json!(KEYFERRY));
+        members.insert("kind".to_owned(), json!(kind));
+    }
+    object
+}
+
 /// An existing TargetCluster as it can be applied again: of exactly this version, and without what
 /// the API sets.
 pub(crate) fn applied_again(existing: &Value) -> Value {
+    let metadata = ObjectHead::of(existing).metadata;
     json!({
         "apiVersion": KEYFERRY,
         "kind": "TargetCluster",
-        "metadata": {
-            "name": existing["metadata"]["name"],
-            "resourceVersion": existing["metadata"]["resourceVersion"],
-        },
-        "spec": existing["spec"],
+        "metadata": { "name": metadata.name, "resourceVersion": metadata.resource_version },
+        "spec": existing.get("spec"),
     })
-}
-
-/// Adds to `spec.allow` what this ServiceAccount and these deliveries lack. Returns whether anything
-/// was added.
-pub(crate) fn allow(
-    target: &mut Value,
-    account: &ServiceAccount,
-    deliveries: &[DeliveryType],
-) -> bool {
-    let rules = target
-        .pointer("/spec/allow")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let wanted: Vec<DeliveryType> = if deliveries.is_empty() {
-        vec![DeliveryType::HTTP, DeliveryType::Exec]
-    } else {
-        deliveries.to_vec()
-    };
-    let granted = |delivery: &DeliveryType| {
-        rules
-            .iter()
-            .any(|rule| grants(rule, account, &[delivery.as_str()]))
-    };
-    if wanted.iter().all(granted) {
-        return false;
-    }
-    let mut rule = json!({
-        "namespaces": [account.namespace.as_str()],
-        "serviceAccounts": [account.name.as_str()],
-    });
-    if !wanted
-        .iter()
-        .all(|delivery| DeliveryType::DEFAULT.contains(delivery))
-    {
-        let named: Vec<&str> = wanted.iter().map(|delivery| delivery.as_str()).collect();
-        rule["deliveries"] = json!(named);
-    }
-    let mut rules = rules.to_vec();
-    rules.push(rule);
-    target["spec"]["allow"] = Value::Array(rules);
-    true
-}
-
-/// Makes the rules that name this ServiceAccount exactly allow what [`allow`] adds for these
-/// deliveries, and nothing else.
-/// Returns whether anything changed.
-pub(crate) fn allow_exactly(
-    target: &mut Value,
-    account: &ServiceAccount,
-    deliveries: &[DeliveryType],
-) -> bool {
-    let before = target
-        .pointer("/spec/allow")
-        .cloned()
-        .unwrap_or(Value::Null);
-    disallow(target, account);
-    allow(target, account, deliveries);
-    let rules = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let (old, new) = (rules(&before), rules(&target["spec"]["allow"]));
-    let same = old.len() == new.len() && new.iter().all(|rule| old.contains(rule));
-    if same {
-        target["spec"]["allow"] = before;
-    }
-    !same
-}
-
-/// Returns every ServiceAccount that the rules name exactly.
-pub(crate) fn all_allowed(target: &Value) -> Vec<ServiceAccount> {
-    let rules = target.pointer("/spec/allow").and_then(Value::as_array);
-    let mut namespaces: Vec<Namespace> = rules
-        .into_iter()
-        .flatten()
-        .flat_map(|rule| texts(rule, "namespaces"))
-        .filter_map(|name| Namespace::new(name).ok())
-        .collect();
-    namespaces.sort();
-    namespaces.dedup();
-    namespaces
-        .iter()
-        .flat_map(|namespace| allowed_in(target, namespace))
-        .collect()
-}
-
-/// Removes this ServiceAccount from the rules of `spec.allow` that name it exactly. Returns whether
-/// anything was removed. A rule that selects namespaces by labels stays.
-pub(crate) fn disallow(target: &mut Value, account: &ServiceAccount) -> bool {
-    let Some(rules) = target
-        .pointer_mut("/spec/allow")
-        .and_then(Value::as_array_mut)
-    else {
-        return false;
-    };
-    let (namespace, name) = (account.namespace.as_str(), account.name.as_str());
-    let before = rules.clone();
-    let kept = before
-        .iter()
-        .flat_map(|rule| without(rule, namespace, name));
-    *rules = kept.collect();
-    *rules != before
-}
-
-/// Returns the ServiceAccounts of a namespace that the rules name exactly.
-pub(crate) fn allowed_in(target: &Value, namespace: &Namespace) -> Vec<ServiceAccount> {
-    let rules = target.pointer("/spec/allow").and_then(Value::as_array);
-    let named = rules
-        .into_iter()
-        .flatten()
-        .filter(|rule| texts(rule, "namespaces").contains(&namespace.as_str()))
-        .flat_map(|rule| texts(rule, "serviceAccounts"));
-    named
-        .filter_map(|name| {
-            Some(ServiceAccount {
-                namespace: namespace.clone(),
-                name: ObjectName::new(name).ok()?,
-            })
-        })
-        .collect()
-}
-
-/// Splits a rule so that all its other combinations of namespace and ServiceAccount stay.
-fn without(rule: &Value, namespace: &str, name: &str) -> Vec<Value> {
-    let (namespaces, accounts) = (texts(rule, "namespaces"), texts(rule, "serviceAccounts"));
-    if !namespaces.contains(&namespace) || !accounts.contains(&name) {
-        return vec![rule.clone()];
-    }
-    let except = |all: &[&str], one: &str| -> Vec<String> {
-        let others = all.iter().filter(|text| **text != one);
-        others.map(|text| (*text).to_owned()).collect()
-    };
-    let of = |namespaces: Vec<String>, accounts: Vec<String>| {
-        let mut part = rule.clone();
-        let empty = namespaces.is_empty() || accounts.is_empty();
-        part["namespaces"] = json!(namespaces);
-        part["serviceAccounts"] = json!(accounts);
-        (!empty).then_some(part)
-    };
-    let all_accounts = accounts.iter().map(|text| (*text).to_owned()).collect();
-    [
-        of(except(&namespaces, namespace), all_accounts),
-        of(vec![namespace.to_owned()], except(&accounts, name)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-/// Whether a rule grants all these deliveries to the ServiceAccount by exact names.
-fn grants(rule: &Value, account: &ServiceAccount, deliveries: &[&str]) -> bool {
-    let allowed = match rule.get("deliveries") {
-        Some(_) => texts(rule, "deliveries"),
-        None => DeliveryType::DEFAULT
-            .iter()
-            .map(|delivery| delivery.as_str())
-            .collect(),
-    };
-    texts(rule, "namespaces").contains(&account.namespace.as_str())
-        && texts(rule, "serviceAccounts").contains(&account.name.as_str())
-        && deliveries.iter().all(|delivery| allowed.contains(delivery))
-}
-
-fn texts<'a>(rule: &'a Value, field: &str) -> Vec<&'a str> {
-    rule.get(field)
-        .and_then(Value::as_array)
-        .map(|texts| texts.iter().filter_map(Value::as_str).collect())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use keyferry_api::config::{ObjectSize, ReducedObject};
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
-use keyferry_api::status::TargetAccessStatus;
 use keyferry_client::ClientError;
+use keyferry_client::object_view::AccessView;
 use keyferry_client::objects_of_hub::{list_accesses, list_of};
 use keyferry_core::delivery::FluxObject;
 use keyferry_hub::client::{HubClient, Persistence};
@@ -119,15 +119,17 @@ fn use_of(
     namespace: Option<&Namespace>,
 ) -> Result<Option<TargetUse>, UnreadAccess> {
     let (size, name) = (access.size(), access.full_name());
-    let object = access.into_value();
-    if namespace.is_some_and(|one| text(&object, "/metadata/namespace") != one.as_str()) {
+    let view = AccessView::of(&access.into_value());
+    let own_namespace = view.metadata.namespace.as_deref();
+    if namespace.is_some_and(|wanted| own_namespace != Some(wanted.as_str())) {
         return Ok(None);
     }
-    let named = text(&object, "/spec/targetClusterRef/name");
+    let named = &view.spec.target_cluster_ref.name;
     if size != ObjectSize::Kept && named.is_empty() {
         return Err(UnreadAccess(name));
     }
-    let mut one = read(&object).filter(|_| named == target.as_str());
+    let is_of_target = named == target.as_str();
+    let mut one = read(view).filter(|_| is_of_target);
     if let (Some(one), true) = (&mut one, size != ObjectSize::Kept) {
         one.flux = Err(format!("TargetAccess {name} is too large to be read"));
     }
@@ -172,24 +174,17 @@ pub(crate) async fn delete(
         .map(drop)
 }
 
-fn read(object: &Value) -> Option<TargetUse> {
-    let status: TargetAccessStatus =
-        serde_json::from_value(object.get("status").cloned().unwrap_or_default())
-            .unwrap_or_default();
-    let delivered = status.deliveries.iter().filter_map(|delivery| {
-        let object = delivery.object.clone()?;
-        Some((delivery.delivery_type.clone(), object))
-    });
+fn read(access: AccessView) -> Option<TargetUse> {
+    let delivered = access.status.deliveries.into_iter();
+    let delivered =
+        delivered.filter_map(|delivery| Some((delivery.delivery_type, delivery.object?)));
     Some(TargetUse {
-        access: AccessName {
-            namespace: Namespace::new(text(object, "/metadata/namespace")).ok()?,
-            name: ObjectName::new(text(object, "/metadata/name")).ok()?,
-        },
-        service_account: text(object, "/spec/serviceAccountName").to_owned(),
-        uid: text(object, "/metadata/uid").to_owned(),
-        deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
+        access: access.metadata.access_name()?,
+        service_account: access.spec.service_account_name,
+        deleting: access.metadata.is_deleting(),
+        uid: access.metadata.uid,
         delivered: delivered.collect(),
-        exposure_until: status.exposure_until,
+        exposure_until: access.status.exposure_until,
         flux: Ok(Vec::new()),
     })
 }
@@ -220,14 +215,6 @@ async fn flux_objects(client: &HubClient, one: &TargetUse) -> Result<Vec<String>
 fn refers(object: &FluxObject, one: &TargetUse) -> bool {
     let mut delivered = one.delivered.iter();
     delivered.any(|(_, delivered)| object.names_any(delivered))
-}
-
-/// Returns the text at a JSON pointer; empty if there is none.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -302,7 +289,7 @@ mod tests {
                 ],
             },
         });
-        let one = read(&object).unwrap();
+        let one = read(AccessView::of(&object)).unwrap();
         assert_eq!(
             one.delivered,
             [("FluxConfigMap".to_owned(), "prod".to_owned())]
