@@ -164,19 +164,8 @@ impl Direct {
             return Err(refusal_error(access, Reason::TargetNotReady));
         }
         let server = configuration.server;
-        let publisher = Publisher::new(PublisherParts {
-            source: Arc::new(KubeIssuerDocuments::new(
-                self.hub.clone(),
-                server.hub_endpoints,
-                HubCaller::User,
-            )),
-            public_url: server.public_url,
-            pinned: server.hub_issuer,
-            activation_delay: lifetime::activation_delay(server.max_age),
-            records: KeyRecords::none(),
-            clock: Arc::new(SystemClock::start()),
-            metrics: Metrics::default(),
-        });
+        let namespace = server.cluster_resource_namespace.clone();
+        let publisher = self.publisher(server);
         publisher.refresh().await?;
         let published = publisher
             .reader()
@@ -198,26 +187,50 @@ impl Direct {
         )
         .await
         .map_err(|reason| refusal_error(access, reason))?;
-        match checked_mint::opens_the_hub(config, token.secret()).await {
-            Ok(false) => {}
-            Ok(true) => return Err(refusal_error(access, Reason::AudienceIsHubs)),
-            Err(CheckedMintError::Client(error)) => return Err(error.into()),
-            Err(CheckedMintError::Hub(error)) => {
-                return Err(ClientError::HubCall {
-                    doing: "checking whether the hub accepts the audience",
-                    error,
-                });
-            }
-            Err(CheckedMintError::AudienceIsHubs(_) | CheckedMintError::OtherAudiences(_)) => {
-                return Err(refusal_error(access, Reason::AudienceIsHubs));
-            }
-        }
+        refuse_hub_credential(config, token.secret(), access).await?;
         Ok(Obtained {
             token,
             target,
             certificates: client,
-            namespace: server.cluster_resource_namespace,
+            namespace,
         })
+    }
+
+    /// Reads the hub's keys with the user's own rights, and keeps no journal of them.
+    fn publisher(&self, server: ServerConfiguration) -> Publisher {
+        Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(
+                self.hub.clone(),
+                server.hub_endpoints,
+                HubCaller::User,
+            )),
+            public_url: server.public_url,
+            pinned: server.hub_issuer,
+            activation_delay: lifetime::activation_delay(server.max_age),
+            records: KeyRecords::none(),
+            clock: Arc::new(SystemClock::start()),
+            metrics: Metrics::default(),
+        })
+    }
+}
+
+/// Refuses a token that the hub itself accepts: the target could use it there.
+async fn refuse_hub_credential(
+    config: kube::Config,
+    token: &SecretString,
+    access: &AccessName,
+) -> Result<(), ClientError> {
+    match checked_mint::opens_the_hub(config, token).await {
+        Ok(false) => Ok(()),
+        Ok(true)
+        | Err(CheckedMintError::AudienceIsHubs(_) | CheckedMintError::OtherAudiences(_)) => {
+            Err(refusal_error(access, Reason::AudienceIsHubs))
+        }
+        Err(CheckedMintError::Client(error)) => Err(error.into()),
+        Err(CheckedMintError::Hub(error)) => Err(ClientError::HubCall {
+            doing: "checking whether the hub accepts the audience",
+            error,
+        }),
     }
 }
 

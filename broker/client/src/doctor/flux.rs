@@ -146,30 +146,56 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
             ..plan
         };
     };
-    if !spec.service_account_name.is_empty() {
-        let Ok(account) = ObjectName::new(spec.service_account_name.as_str()) else {
-            return Plan {
-                problem: Some(problem(
-                    Code::FluxReferenceUnusable,
-                    "spec.serviceAccountName is not the name of a ServiceAccount",
-                )),
-                ..plan
-            };
+    if let Err(fault) = note_impersonation(&client, &spec, namespace, &mut plan).await {
+        return Plan {
+            problem: Some(fault),
+            ..plan
         };
-        plan.impersonate = Some(ImpersonatedUser::service_account(
-            namespace.as_str(),
-            account.as_str(),
-        ));
-        plan.flux_account_missing = missing_account(&client, namespace, &account).await;
     }
     plan.inventory = object.status.inventory.objects();
     plan.flux = object.status.ready();
-    match spec.kube_config {
+    follow_kube_config(&client, spec.kube_config, namespace, &mut plan).await;
+    plan
+}
+
+/// Notes the user that Flux impersonates at the target, if the object names one.
+///
+/// # Errors
+/// What is wrong with its name.
+async fn note_impersonation(
+    client: &HubClient,
+    spec: &Spec,
+    namespace: &Namespace,
+    plan: &mut Plan,
+) -> Result<(), Problem> {
+    if spec.service_account_name.is_empty() {
+        return Ok(());
+    }
+    let account = ObjectName::new(spec.service_account_name.as_str()).map_err(|_| {
+        problem(
+            Code::FluxReferenceUnusable,
+            "spec.serviceAccountName is not the name of a ServiceAccount",
+        )
+    })?;
+    plan.impersonate = Some(ImpersonatedUser::service_account(
+        namespace.as_str(),
+        account.as_str(),
+    ));
+    plan.flux_account_missing = missing_account(client, namespace, &account).await;
+    Ok(())
+}
+
+/// Reads the Secret or the ConfigMap that leads to the target.
+async fn follow_kube_config(
+    client: &HubClient,
+    kube_config: Option<KubeConfig>,
+    namespace: &Namespace,
+    plan: &mut Plan,
+) {
+    let unusable = |detail| Some(problem(Code::FluxReferenceUnusable, detail));
+    match kube_config {
         None => {
-            plan.problem = Some(problem(
-                Code::FluxReferenceUnusable,
-                "it has no spec.kubeConfig: it applies on the hub itself",
-            ))
+            plan.problem = unusable("it has no spec.kubeConfig: it applies on the hub itself");
         }
         Some(KubeConfig {
             secret_ref: Some(reference),
@@ -180,19 +206,16 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
                 key: reference.key.as_deref(),
                 key_field: "spec.kubeConfig.secretRef.key",
             };
-            read_secret(&client, namespace, &secret, &mut plan).await;
-            soften_credential(&mut plan);
+            read_secret(client, namespace, &secret, plan).await;
+            soften_credential(plan);
         }
         Some(KubeConfig {
             config_map_ref: Some(reference),
             ..
         }) => {
-            read_config_map(&client, namespace, &reference.name, &mut plan).await;
-            if plan
-                .flux
-                .as_ref()
-                .is_some_and(|ready| ready.message.contains(GATE_OFF))
-            {
+            read_config_map(client, namespace, &reference.name, plan).await;
+            let flux = plan.flux.as_ref();
+            if flux.is_some_and(|ready| ready.message.contains(GATE_OFF)) {
                 plan.problem = Some(problem(
                     Code::FluxGateOff,
                     "the object's Ready condition says that the feature gate is not enabled",
@@ -200,13 +223,9 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
             }
         }
         Some(_) => {
-            plan.problem = Some(problem(
-                Code::FluxReferenceUnusable,
-                "spec.kubeConfig has neither secretRef nor configMapRef",
-            ))
+            plan.problem = unusable("spec.kubeConfig has neither secretRef nor configMapRef");
         }
     }
-    plan
 }
 
 /// Names the ServiceAccount if the hub has none of this name. `None` also if the user may not read

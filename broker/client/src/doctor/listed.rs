@@ -2,37 +2,35 @@
 //! Tenants write Secrets, ConfigMaps and Flux objects. So where these lead is compared with this
 //! list before a token is issued or sent.
 
+mod error;
+mod sources;
+
 use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_api::audience::Audience;
 use keyferry_api::config::{
-    CertificateSource, ObjectSize, ObjectSource, Overrides, ReducedObject, ServerConfiguration,
-    StoredTarget, TargetCluster, TokenIssuer,
+    CertificateSource, ObjectSource, Overrides, ServerConfiguration, TargetCluster, TokenIssuer,
 };
 use keyferry_api::managed_issuer;
-use keyferry_api::name::{NameError, Namespace, ObjectName};
-use keyferry_api::status::{ClusterStatus, TargetClusterStatus};
-use keyferry_core::public_cluster::{ClaimedCluster, OtherCluster, PublicCluster};
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::status::TargetClusterStatus;
+use keyferry_core::public_cluster::{ClaimedCluster, PublicCluster};
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
-use keyferry_hub::client::{ClientError, HubAccess};
-use keyferry_hub::ports::{CertificateSecrets, HubError, TrustBundleError};
-use keyferry_keys::ca_bundle::{CaBundle, CaBundleError};
+use keyferry_hub::client::HubAccess;
+use keyferry_hub::ports::CertificateSecrets;
+use keyferry_keys::ca_bundle::CaBundle;
 use keyferry_platform::clock::{Clock, SystemClock};
-use keyferry_platform::config_file::{self, ConfigFileError};
+use keyferry_platform::config_file;
 use keyferry_platform::target_connection::TargetAddress;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
+use self::error::{AuthorityProblem, Difference, TargetAuthorityError, TargetDifference};
+pub(crate) use self::error::{FindError, ListError, MissingTargets};
+use self::sources::{of_configuration, of_hub_or_accesses, of_objects_file};
 use crate::configuration_source::{ConfigurationSource, Wanted};
-use crate::doctor::plan::may_not_list;
 use crate::doctor::start::hub_client;
-use crate::object_view::TargetView;
 
-const TARGET_CLUSTERS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
-/// The most targets that are read.
-const MAX_TARGETS: usize = 20_000;
 /// Keyferry's namespace and its callers' audience, if no configuration file sets others.
 const DEFAULT_NAMESPACE: &str = "keyferry-system";
 const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
@@ -55,129 +53,6 @@ pub(crate) struct ListedTargets {
     managed_issuers: BTreeMap<ObjectName, String>,
 }
 
-/// Why the listed targets cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ListError {
-    /// The configuration file cannot be used.
-    #[error(transparent)]
-    Configuration(#[from] ConfigFileError),
-    /// The namespace of Keyferry is not valid.
-    #[error(transparent)]
-    Namespace(#[from] NameError),
-    /// The client of the hub cannot be created.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The user may not list them, nor does an access say what it leads to.
-    #[error("listing the TargetClusters of the hub: {0}")]
-    MissingRight(String),
-    /// The call to the hub failed.
-    #[error("listing the TargetClusters of the hub: {0}")]
-    Hub(#[from] HubError),
-    /// The hub has more targets than are read.
-    #[error("listing the TargetClusters of the hub: there are more than {MAX_TARGETS}")]
-    TooMany,
-}
-
-/// Why targets may be missing in the list, so that what is not in it is not known to be unlisted.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum MissingTargets {
-    /// The message of the hub, if the user may list only the accesses of a namespace, whose
-    /// statuses have the targets that they use.
-    #[error("{}", may_not_list(.0))]
-    NoRight(String),
-    /// Objects that are too large to be read.
-    #[error("{} too large to be read, and must be made smaller", joined_names(.0))]
-    TooLarge(Vec<String>),
-}
-
-/// Names the first of some objects, for a sentence about all.
-fn joined_names(names: &[String]) -> String {
-    let first = names.first().map_or("an object", String::as_str);
-    match names.len() {
-        0 | 1 => format!("{first} is"),
-        all => format!("{first} and {} more are", all - 1),
-    }
-}
-
-/// Why no listed target is the one at an address.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FindError {
-    /// No listed target has the address.
-    #[error("no TargetCluster of {place} has the address {url:?}")]
-    OtherAddress {
-        /// Describes where the list is.
-        place: String,
-        /// The address.
-        url: String,
-    },
-    /// Listed targets have the address, but differ in other ways.
-    #[error("{}", joined(.0))]
-    Differs(Vec<TargetDifference>),
-}
-
-/// How an address differs from a listed target.
-#[derive(Debug, thiserror::Error)]
-#[error("it differs from TargetCluster {target} of {list_description}: {difference}")]
-pub(crate) struct TargetDifference {
-    /// The name of the listed target.
-    pub(crate) target: ObjectName,
-    /// Describes where the list is.
-    pub(crate) list_description: String,
-    /// The difference.
-    pub(crate) difference: Difference,
-}
-
-/// A difference from a listed target.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Difference {
-    /// It is unknown, because the target's CA certificates are.
-    #[error(transparent)]
-    Unknown(#[from] TargetAuthorityError),
-    /// A member of the address differs.
-    #[error(transparent)]
-    Cluster(#[from] OtherCluster),
-}
-
-/// The CA certificates of a listed target cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("the CA certificates of TargetCluster {target} could not be read: {problem}")]
-pub(crate) struct TargetAuthorityError {
-    /// The name of the target.
-    pub(crate) target: ObjectName,
-    /// The problem with its certificates.
-    pub(crate) problem: AuthorityProblem,
-}
-
-/// Why CA certificates cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AuthorityProblem {
-    /// The client of the hub cannot be created.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The Secret cannot be read.
-    #[error(transparent)]
-    Hub(#[from] HubError),
-    /// The ClusterTrustBundle cannot be read.
-    #[error(transparent)]
-    TrustBundle(#[from] TrustBundleError),
-    /// The Secret has no certificates.
-    #[error("Secret {namespace}/{name} has no ca.crt")]
-    Empty {
-        /// The namespace of the Secret.
-        namespace: Namespace,
-        /// The name of the Secret.
-        name: ObjectName,
-    },
-    /// The certificates are not valid.
-    #[error(transparent)]
-    Bundle(#[from] CaBundleError),
-}
-
-fn joined(differences: &[TargetDifference]) -> String {
-    let texts: Vec<String> = differences.iter().map(ToString::to_string).collect();
-    texts.join("; ")
-}
-
 impl ListedTargets {
     /// Reads the list: from a file that has the objects, else from the hub. A user who may not list
     /// TargetClusters gets the targets of the accesses of `namespace`: Keyferry writes their
@@ -190,7 +65,6 @@ impl ListedTargets {
         hub: &HubAccess,
         namespace: Option<&Namespace>,
     ) -> Result<Self, ListError> {
-        let own_namespace = namespace;
         let configuration = match source {
             ConfigurationSource::File(path) => Some(config_file::read_config_file(
                 path,
@@ -200,77 +74,32 @@ impl ListedTargets {
             // Without a current status, the defaults are used, as with the hub.
             ConfigurationSource::Objects(file) => file.read_configuration(Wanted::All).ok(),
         };
-        let server = configuration
-            .as_ref()
-            .map(|configuration| &configuration.server);
-        let namespace = server.map(|server| server.cluster_resource_namespace.clone());
-        let namespace = namespace.map_or_else(|| Namespace::new(DEFAULT_NAMESPACE), Ok)?;
-        let caller = server
-            .map_or(DEFAULT_CALLER_AUDIENCE, |server| {
-                server.caller_audience.as_str()
-            })
-            .to_owned();
-        let in_file = |server: &&ServerConfiguration| server.objects == ObjectSource::File;
-        let without_status = |cluster: TargetCluster| ListedTarget {
-            cluster,
-            status: TargetClusterStatus::default(),
-        };
-        let mut missing = None;
-        let (targets, place) = match (source, &configuration) {
+        let (listed, list_description) = match (source, &configuration) {
             (ConfigurationSource::Objects(file), _) => {
-                let targets = file.targets().map(|cluster| ListedTarget {
-                    status: file.target_status(&cluster.name),
-                    cluster,
-                });
-                (targets.collect(), source.describe_place())
+                (of_objects_file(file), source.describe_place())
             }
-            (_, Some(configuration)) if server.as_ref().is_some_and(in_file) => {
-                let targets = configuration.policy.targets.values().cloned();
-                (
-                    targets.map(without_status).collect(),
-                    source.describe_place(),
-                )
+            (_, Some(configuration)) if configuration.server.objects == ObjectSource::File => {
+                (of_configuration(configuration), source.describe_place())
             }
-            _ => match (of_hub(hub).await, own_namespace) {
-                (Err(ListError::Hub(HubError::Forbidden(right))), Some(own)) => {
-                    let listed = of_accesses(hub, own)
-                        .await
-                        .map_err(|_| ListError::MissingRight(right.to_string()))?;
-                    missing = Some(MissingTargets::NoRight(right.to_string()));
-                    (listed.targets, format!("the TargetAccesses of {own}"))
-                }
-                (Err(ListError::Hub(HubError::Forbidden(right))), None) => {
-                    return Err(ListError::MissingRight(right.to_string()));
-                }
-                (listed, _) => {
-                    let listed = listed?;
-                    missing = listed.missing;
-                    (listed.targets, "the hub".to_owned())
-                }
-            },
+            _ => of_hub_or_accesses(hub, namespace).await?,
         };
-        let managed_issuers = targets
-            .iter()
-            .filter(|target| target.cluster.issuer == TokenIssuer::Keyferry)
-            .filter_map(|target: &ListedTarget| {
-                let name = &target.cluster.name;
-                let named = || {
-                    let public_url = &server.as_ref()?.public_url;
-                    let issuer = managed_issuer::managed_issuer_url(public_url, name).ok()?;
-                    Some(issuer.as_str().to_owned())
-                };
-                let issuer = target.status.issuer.clone().or_else(named)?;
-                Some((name.clone(), issuer))
-            })
-            .collect();
+        let server = configuration.map(|configuration| configuration.server);
+        let own_namespace = match &server {
+            Some(server) => server.cluster_resource_namespace.clone(),
+            None => Namespace::new(DEFAULT_NAMESPACE)?,
+        };
+        let caller_audience = match &server {
+            Some(server) => server.caller_audience.as_str().to_owned(),
+            None => DEFAULT_CALLER_AUDIENCE.to_owned(),
+        };
         Ok(Self {
-            managed_issuers,
-            targets,
-            list_description: place,
-            missing,
+            managed_issuers: managed_issuers(&listed.targets, server.as_ref()),
+            targets: listed.targets,
+            list_description,
+            missing: listed.missing,
             hub: hub.clone(),
-            namespace,
-            caller_audience: caller,
+            namespace: own_namespace,
+            caller_audience,
         })
     }
 
@@ -426,136 +255,26 @@ impl ListedTargets {
 /// The issuer of a target with a managed issuer, if it is known.
 pub(crate) struct ManagedIssuer(pub(crate) Option<String>);
 
-/// What was read of a list.
-#[derive(Default)]
-struct ReadTargets {
-    targets: Vec<ListedTarget>,
-    missing: Option<MissingTargets>,
-}
-
-/// A TargetAccess, reduced to the target that its status names.
-#[derive(Deserialize)]
-struct AccessObject {
-    metadata: AccessMetadata,
-    spec: AccessSpec,
-    status: AccessStatus,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AccessMetadata {
-    uid: String,
-    creation_timestamp: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AccessSpec {
-    target_cluster_ref: TargetReference,
-}
-
-#[derive(Deserialize)]
-struct TargetReference {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct AccessStatus {
-    cluster: ClusterStatus,
-}
-
-/// Reads every valid TargetCluster of the hub. The list is empty if the hub does not have the kind.
-async fn of_hub(hub: &HubAccess) -> Result<ReadTargets, ListError> {
-    let read = list(hub, TARGET_CLUSTERS, "TargetCluster", |item| {
-        Some(ListedTarget {
-            cluster: StoredTarget::read_alone(&item)?,
-            status: TargetView::of(&item).status.unwrap_or_default(),
-        })
+/// Returns the issuers of the targets with a managed issuer: as their statuses state them, else as
+/// the server's URL makes them.
+fn managed_issuers(
+    targets: &[ListedTarget],
+    server: Option<&ServerConfiguration>,
+) -> BTreeMap<ObjectName, String> {
+    let managed = targets
+        .iter()
+        .filter(|target| target.cluster.issuer == TokenIssuer::Keyferry);
+    let named = managed.filter_map(|target| {
+        let name = &target.cluster.name;
+        let by_url = || {
+            let public_url = &server?.public_url;
+            let issuer = managed_issuer::managed_issuer_url(public_url, name).ok()?;
+            Some(issuer.as_str().to_owned())
+        };
+        let issuer = target.status.issuer.clone().or_else(by_url)?;
+        Some((name.clone(), issuer))
     });
-    match read.await {
-        Err(ListError::Hub(HubError::NotFound(_))) => Ok(ReadTargets::default()),
-        read => read,
-    }
-}
-
-/// Reads the targets of a namespace's accesses from their statuses.
-async fn of_accesses(hub: &HubAccess, namespace: &Namespace) -> Result<ReadTargets, ListError> {
-    let path = format!("/apis/keyferry.dev/v1alpha1/namespaces/{namespace}/targetaccesses");
-    list(hub, &path, "TargetAccess", |item| of_access(&item)).await
-}
-
-/// Reads a list of Keyferry's objects, reduced to what Keyferry reads of them: others decide how
-/// long the rest is.
-async fn list(
-    hub: &HubAccess,
-    path: &str,
-    kind: &str,
-    target: impl Fn(Value) -> Option<ListedTarget>,
-) -> Result<ReadTargets, ListError> {
-    let client = hub_client(hub).await?;
-    let keep = |object: ReducedObject| {
-        let (size, name) = (object.size(), object.full_name());
-        // The items of a list do not state their kind.
-        let read = target(object.of_kind(kind).into_value()).map(Ok);
-        match size {
-            ObjectSize::Kept => read,
-            // A spec below the limit is kept beside a status that is too large.
-            ObjectSize::SpecTooLarge | ObjectSize::StatusTooLarge => {
-                read.or_else(|| Some(Err(format!("{kind} {name}"))))
-            }
-        }
-    };
-    let what = "list of targets";
-    let read = client.list_at_most(path, MAX_TARGETS, what, keep).await?;
-    if !read.is_complete {
-        return Err(ListError::TooMany);
-    }
-    let (mut targets, mut too_large) = (Vec::new(), Vec::new());
-    for one in read.kept {
-        match one {
-            Ok(target) => targets.push(target),
-            Err(name) => too_large.push(name),
-        }
-    }
-    let missing = (!too_large.is_empty()).then_some(MissingTargets::TooLarge(too_large));
-    Ok(ReadTargets { targets, missing })
-}
-
-/// Reads the target of an access from `status.cluster`, with the checks of a TargetCluster.
-fn of_access(access: &Value) -> Option<ListedTarget> {
-    let access = AccessObject::deserialize(access).ok()?;
-    let cluster = access.status.cluster;
-    let pem = cluster
-        .certificate_authority_data
-        .map(|data| String::from_utf8(STANDARD.decode(data).ok()?).ok());
-    let pem = match pem {
-        Some(pem) => Some(pem?),
-        None => None,
-    };
-    let mut spec = json!({ "address": cluster.server?, "audience": cluster.audience? });
-    let further = [
-        ("caBundle", pem),
-        ("tlsServerName", cluster.tls_server_name),
-        ("proxyURL", cluster.proxy_url),
-    ];
-    for (member, value) in further {
-        if let Some(value) = value {
-            spec[member] = Value::String(value);
-        }
-    }
-    let object = json!({
-        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
-        "metadata": {
-            "name": access.spec.target_cluster_ref.name, "uid": access.metadata.uid,
-            "generation": 1, "resourceVersion": "1",
-            "creationTimestamp": access.metadata.creation_timestamp,
-        },
-        "spec": spec,
-    });
-    Some(ListedTarget {
-        cluster: StoredTarget::read_alone(&object)?,
-        status: TargetClusterStatus::default(),
-    })
+    named.collect()
 }
 
 /// Whether two addresses are the same URL. Parsing matters because Flux drops a port that is the
@@ -573,57 +292,6 @@ fn is_same_url(listed: &str, written: &str) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn targets_that_are_too_large_to_be_read_are_counted() {
-        let missing = |names: &[&str]| {
-            let names = names.iter().map(|&name| name.to_owned()).collect();
-            MissingTargets::TooLarge(names).to_string()
-        };
-        assert_eq!(
-            missing(&["TargetCluster a"]),
-            "TargetCluster a is too large to be read, and must be made smaller"
-        );
-        assert_eq!(
-            missing(&["TargetCluster a", "x", "y"]),
-            "TargetCluster a and 2 more are too large to be read, and must be made smaller"
-        );
-    }
-
-    #[test]
-    fn an_access_says_which_target_it_leads_to() {
-        let pem = keyferry_testing::Authority::new("t")
-            .unwrap()
-            .ca_pem()
-            .to_owned();
-        let access = json!({
-            "metadata": { "name": "prod", "namespace": "a", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z" },
-            "spec": { "targetClusterRef": { "name": "prod" } },
-            "status": { "cluster": {
-                "server": "https://t:6443", "audience": "t", "tls-server-name": "n",
-                "certificate-authority-data": STANDARD.encode(&pem),
-            } },
-        });
-        let read = of_access(&access).unwrap().cluster;
-        assert_eq!(
-            (read.name.as_str(), read.address.as_str()),
-            ("prod", "https://t:6443")
-        );
-        assert_eq!(read.audience.as_str(), "t");
-        assert_eq!(read.tls_server_name.as_deref(), Some("n"));
-        assert!(matches!(read.certificate, CertificateSource::Inline(_)));
-        for (pointer, wrong) in [
-            ("/status/cluster/server", json!("http://t")),
-            ("/status/cluster/server", json!(null)),
-            ("/status/cluster/audience", json!(null)),
-            ("/status/cluster/certificate-authority-data", json!("%")),
-            ("/spec/targetClusterRef/name", json!("../a")),
-        ] {
-            let mut other = access.clone();
-            *other.pointer_mut(pointer).unwrap() = wrong;
-            assert!(of_access(&other).is_none(), "{pointer}");
-        }
-    }
 
     #[test]
     fn addresses_are_compared_as_urls() {

@@ -1,5 +1,7 @@
 //! A plan of what to ask and where, and whether its target may be asked.
 
+mod comparison;
+
 use keyferry_api::audience::Audience;
 use keyferry_api::config::TargetCluster;
 use keyferry_api::issuer::discovery_url;
@@ -16,12 +18,13 @@ use keyferry_platform::target_connection::TargetAddress;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+use self::comparison::{Refusal, compare_audience, compare_tenants_target};
 use crate::checked_mint;
 use crate::configuration_source::ConfigurationSource;
 use crate::doctor::diagnosis::{Cause, Evidence, FluxReady, Problem, Target, TokenEvidence};
 use crate::doctor::found_kubeconfig::FoundCredential;
 use crate::doctor::impersonated_user::ImpersonatedUser;
-use crate::doctor::listed::{FindError, ListError, ListedTargets, ManagedIssuer, MissingTargets};
+use crate::doctor::listed::{ListError, ListedTargets, ManagedIssuer};
 use crate::doctor::{authority_text, found_kubeconfig, secret_of};
 
 /// Where to read a discovery document.
@@ -403,16 +406,31 @@ impl Plan {
         listed: &Result<ListedTargets, ListError>,
         permission: Permission,
     ) -> Result<Option<String>, Refusal> {
-        let unlisted = |detail: String| {
-            Refusal::Broken(problem(
-                Code::TargetNotListed,
-                format!("{detail}. If this target is meant, give --allow-unlisted-target as well"),
-            ))
-        };
         let audience = self.to_issue.as_ref().map(|order| &order.audience);
-        if let (Ok(known), Some(audience)) = (listed, audience)
-            && known.is_callers(audience)
-        {
+        if let Some(audience) = audience {
+            self.refuse_hub_audience(listed, audience)?;
+        }
+        match self.target.as_ref().filter(|_| self.target_is_tenants) {
+            Some(target) => compare_tenants_target(target, audience, listed, permission).await,
+            // The user's flags name the target; only the audience comes from the tenant.
+            None if permission.audience || permission.unlisted_target => Ok(None),
+            None => match audience {
+                Some(audience) => compare_audience(audience, listed).map(|()| None),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Refuses an audience with which the token would open Keyferry or the hub.
+    fn refuse_hub_audience(
+        &self,
+        listed: &Result<ListedTargets, ListError>,
+        audience: &Audience,
+    ) -> Result<(), Refusal> {
+        let is_callers = listed
+            .as_ref()
+            .is_ok_and(|known| known.is_callers(audience));
+        if is_callers {
             return Err(Refusal::Broken(problem(
                 Reason::AudienceIsHubs,
                 format!(
@@ -421,102 +439,14 @@ impl Plan {
                 ),
             )));
         }
-        if audience.is_some_and(|audience| self.issuer.as_deref() == Some(audience.as_str())) {
+        if self.issuer.as_deref() == Some(audience.as_str()) {
             return Err(Refusal::Broken(problem(
                 Reason::AudienceIsHubs,
                 "its audience is the hub's issuer, so the token would be a credential of the hub",
             )));
         }
-        let unread = |error: &ListError| match error {
-            ListError::MissingRight(right) => Refusal::Unknown(may_not_list(right)),
-            error => unlisted(format!(
-                "it could not be compared with the listed targets: {error}"
-            )),
-        };
-        // A target that the user may not see is not known to be unlisted.
-        let absent = |known: &ListedTargets, detail: String| match known.missing() {
-            Some(missing) => Refusal::Unknown(format!("{detail}; {missing}")),
-            None => unlisted(detail),
-        };
-        let Some(target) = self.target.as_ref().filter(|_| self.target_is_tenants) else {
-            // The user's flags name the target; only the audience comes from the tenant.
-            let Some(audience) =
-                audience.filter(|_| !permission.audience && !permission.unlisted_target)
-            else {
-                return Ok(None);
-            };
-            return match listed {
-                Ok(known) if known.with_audience(audience).is_some() => Ok(None),
-                Ok(known) => Err(absent(
-                    known,
-                    format!(
-                        "its audience {:?} is that of no TargetCluster of {}",
-                        audience.as_str(),
-                        known.list_description()
-                    ),
-                )),
-                Err(error) => Err(unread(error)),
-            };
-        };
-        let listed_targets = match listed {
-            Ok(known) => known,
-            Err(_) if permission.unlisted_target => return Ok(None),
-            Err(error) => return Err(unread(error)),
-        };
-        let difference = match (listed_targets.find(target, audience).await, audience) {
-            // The user's own audience need not match the list. It must not be that of another
-            // listed target, though, because this target could use the token there.
-            (Ok(found), Some(audience))
-                if found.audience != *audience
-                    && (!permission.audience || listed_targets.may_have_audience(audience)) =>
-            {
-                let (name, theirs) = (&found.name, found.audience.as_str());
-                format!(
-                    "its audience is {:?}, that of TargetCluster {name} with this address is \
-                     {theirs:?}",
-                    audience.as_str()
-                )
-            }
-            (Ok(found), _) => return Ok(Some(found.name.to_string())),
-            (Err(difference @ FindError::OtherAddress { .. }), _)
-                if listed_targets.missing().is_some() && !permission.unlisted_target =>
-            {
-                return Err(absent(listed_targets, difference.to_string()));
-            }
-            (Err(difference), _) => difference.to_string(),
-        };
-        if !permission.unlisted_target {
-            return Err(unlisted(difference));
-        }
-        // Even then, no token is issued for the audience of a listed target, because this target
-        // could use it there.
-        match audience.and_then(|audience| listed_targets.with_audience(audience)) {
-            Some(other) => {
-                let detail = format!(
-                    "{difference}; and its audience is that of TargetCluster {}, whose tokens are \
-                     sent only there",
-                    other.name
-                );
-                Err(Refusal::Broken(problem(Code::TargetNotListed, detail)))
-            }
-            None => match (audience, listed_targets.missing()) {
-                (Some(_), Some(missing @ MissingTargets::TooLarge(_))) => {
-                    Err(Refusal::Unknown(format!(
-                        "{difference}; and whether its audience is listed is unknown: {missing}"
-                    )))
-                }
-                _ => Ok(None),
-            },
-        }
+        Ok(())
     }
-}
-
-/// Why nothing may be issued for a target or sent there.
-enum Refusal {
-    /// The object that leads there is at fault.
-    Broken(Problem),
-    /// The user may not read what it would be compared with.
-    Unknown(String),
 }
 
 /// Says that the user may not list the targets, and whom to ask.

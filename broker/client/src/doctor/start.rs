@@ -1,6 +1,8 @@
 //! Turns what the user starts from into a plan of what to ask.
 
-use keyferry_api::config::{CertificateSource, DeliveryType, TargetAccess, TokenIssuer};
+use keyferry_api::config::{
+    CertificateSource, DeliveryType, ServerConfiguration, TargetAccess, TargetCluster, TokenIssuer,
+};
 use keyferry_api::managed_issuer;
 use keyferry_api::name::{AccessName, Namespace, ObjectName, TrustBundleName};
 use keyferry_api::reason::Reason;
@@ -43,12 +45,7 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         }
     };
     let server = &configuration.server;
-    plan.hub_name = Some(server.hub_name.clone());
-    plan.published_at = Some(server.public_url.discovery_url());
-    plan.issuer = hub_issuer(&direct.hub).await.or_else(|| {
-        let pinned = server.hub_issuer.as_ref();
-        pinned.map(|issuer| issuer.as_str().to_owned())
-    });
+    state_server(&mut plan, server, &direct.hub).await;
     let policy = &configuration.policy;
     let target_access = policy.accesses.get(access);
     let target = target_access.and_then(|found| policy.targets.get(&found.target));
@@ -58,24 +55,11 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         return plan;
     };
     if target.client_certificates.is_some() {
-        let now = SystemClock::start().now().wall;
-        let read = match hub_client(&direct.hub).await {
-            Ok(client) => client_certificate::read(&client, found, now).await,
-            Err(error) => Err(problem(Code::StartUnread, error.to_string())),
-        };
-        match read {
-            Ok(valid) => plan.warning = Some(valid),
-            Err(fault) => plan.problem = Some(fault),
-        }
+        follow_certificate(&mut plan, found, &direct.hub).await;
         return plan;
     }
     let namespace = &server.cluster_resource_namespace;
-    let ca_pem = match &target.certificate {
-        CertificateSource::System => Ok(None),
-        CertificateSource::Inline(pem) => Ok(Some(pem.clone().into_bytes())),
-        CertificateSource::TrustBundle(name) => trust_bundle(&direct.hub, namespace, name).await,
-        CertificateSource::Secret(name) => secret_authority(&direct.hub, namespace, name).await,
-    };
+    let ca_pem = target_authority(&direct.hub, namespace, target).await;
     plan.set_target(target, ca_pem);
     if target.issuer == TokenIssuer::Keyferry {
         let issuer =
@@ -96,6 +80,43 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     }
     plan.token_evidence = requested_token(access, direct).await;
     plan
+}
+
+/// Notes what the server's settings say of the hub and of its published documents.
+async fn state_server(plan: &mut Plan, server: &ServerConfiguration, hub: &HubAccess) {
+    plan.hub_name = Some(server.hub_name.clone());
+    plan.published_at = Some(server.public_url.discovery_url());
+    let pinned = server.hub_issuer.as_ref();
+    plan.issuer = hub_issuer(hub)
+        .await
+        .or_else(|| pinned.map(|issuer| issuer.as_str().to_owned()));
+}
+
+/// Reads the client certificate of an access to a target that issues no tokens.
+async fn follow_certificate(plan: &mut Plan, access: &TargetAccess, hub: &HubAccess) {
+    let now = SystemClock::start().now().wall;
+    let read = match hub_client(hub).await {
+        Ok(client) => client_certificate::read(&client, access, now).await,
+        Err(error) => Err(problem(Code::StartUnread, error.to_string())),
+    };
+    match read {
+        Ok(valid) => plan.warning = Some(valid),
+        Err(fault) => plan.problem = Some(fault),
+    }
+}
+
+/// Reads the CA certificates of a target; `None` for those of the system.
+async fn target_authority(
+    hub: &HubAccess,
+    namespace: &Namespace,
+    target: &TargetCluster,
+) -> Result<Option<Vec<u8>>, SecretAuthorityError> {
+    match &target.certificate {
+        CertificateSource::System => Ok(None),
+        CertificateSource::Inline(pem) => Ok(Some(pem.clone().into_bytes())),
+        CertificateSource::TrustBundle(name) => trust_bundle(hub, namespace, name).await,
+        CertificateSource::Secret(name) => secret_authority(hub, namespace, name).await,
+    }
 }
 
 /// Whether a token can be requested for the access.

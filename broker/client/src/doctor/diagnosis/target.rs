@@ -234,9 +234,21 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         jwks(evidence),
         evidence.target_time(),
     );
+    compare_prediction(prediction, same, accepted, &instead())
+}
+
+/// Compares the prediction from a file with what the target did. `same`: whether the target runs
+/// with this file, if that is known. `instead`: what it runs with otherwise.
+fn compare_prediction(
+    prediction: Prediction,
+    same: Option<bool>,
+    accepted: bool,
+    instead: &str,
+) -> Finding {
+    let hop = Hop::Configuration;
     let compared = match same {
         Some(true) => "this file is active".to_owned(),
-        Some(false) => format!("another file is active: {}", instead()),
+        Some(false) => format!("another file is active: {instead}"),
         None => "whether this file is active is unknown".to_owned(),
     };
     match (prediction, same, accepted) {
@@ -246,18 +258,12 @@ fn configuration(evidence: &Evidence, seen: &ParsedToken) -> Finding {
         (_, Some(false), true) => Finding::warning(
             hop,
             Code::ConfigurationNotActive,
-            format!(
-                "the target accepts the token, but with another file: {}",
-                instead()
-            ),
+            format!("the target accepts the token, but with another file: {instead}"),
         ),
         (_, Some(false), false) => Finding::broken_finding(
             hop,
             Code::ConfigurationNotActive,
-            format!(
-                "the target's metrics show the hash of another file: {}",
-                instead()
-            ),
+            format!("the target's metrics show the hash of another file: {instead}"),
         ),
         (Prediction::Rejected(_, words), _, true) => {
             let detail = format!(
