@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use keyferry_api::config::{
-    CertificateSource, Configuration, ObjectSource, StoredObjects, TargetCluster, TokenIssuer,
+    CertificateSource, Configuration, ObjectSource, Policy, TargetCluster, TokenIssuer,
 };
 use keyferry_api::lifetime;
 use keyferry_api::name::ObjectName;
@@ -26,6 +26,7 @@ use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::CertificateSecrets;
 use keyferry_keys::ca_bundle::CaBundle;
 use keyferry_keys::key_journal::KeyRecord;
+use keyferry_platform::address_guard::AddressGuard;
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::target_connection::TargetAddress;
 
@@ -251,39 +252,14 @@ async fn reach(
         configuration.server.cluster_resource_namespace.clone(),
     );
     let on_hub = configuration.server.objects == ObjectSource::CustomResources;
-    let guard = args.addresses.guard(args.hub.access());
-    let (mut targets, mut other_issuers, mut delivered) =
-        (Vec::new(), BTreeSet::new(), Delivered::of(&args.kid));
-    let mut add = async |name: &ObjectName, target: Option<&TargetCluster>| {
-        let Some(target) = target else {
-            targets.push(TargetCase::new(
-                name.to_string(),
-                None,
-                Err(Obstacle::Mistakes),
-            ));
-            return;
-        };
-        if target.issuer != TokenIssuer::Hub {
-            other_issuers.insert(name.clone());
-            return;
-        }
-        if !target.is_cluster() {
-            targets.push(TargetCase::new(
-                name.to_string(),
-                Some(target.audience.clone()),
-                Err(Obstacle::NoCluster),
-            ));
-            return;
-        }
-        let asked = probed(target, &secrets, now)
-            .await
-            .map(|target| TargetRefresh::new(target, guard.clone()));
-        targets.push(TargetCase::new(
-            name.to_string(),
-            Some(target.audience.clone()),
-            asked.ok_or(Obstacle::Certificate),
-        ));
+    let mut collected = CollectedTargets {
+        secrets,
+        guard: args.addresses.guard(args.hub.access()),
+        now,
+        cases: Vec::new(),
+        other_issuers: BTreeSet::new(),
     };
+    let mut delivered = Delivered::of(&args.kid);
     // Decides which target a witness is sent to: of two targets with one audience, only to the one
     // that the policy gives the audience to.
     let mut policy = configuration.policy.clone();
@@ -294,55 +270,96 @@ async fn reach(
         policy = objects
             .assemble(&configuration.server.cluster_resource_namespace)
             .policy;
-        let StoredObjects {
-            targets: stored,
-            accesses,
-            ..
-        } = &objects;
         // A target outside the policy, which is being deleted or was late for its audience, may
         // still trust the key.
-        for (name, target) in stored {
-            add(name, target.meant()).await;
+        for (name, target) in &objects.targets {
+            collected.add(name, target.meant()).await;
         }
-        let accesses: Vec<_> = accesses
+        let accesses: Vec<_> = objects
+            .accesses
             .iter()
             .map(|(name, access)| (name.clone(), access.clone()))
             .collect();
-        delivered.observe(&accesses, &other_issuers, now);
+        delivered.observe(&accesses, &collected.other_issuers, now);
     } else {
         for (name, target) in &policy.targets {
-            add(name, Some(target)).await;
+            collected.add(name, Some(target)).await;
         }
     }
+    let mut targets = collected.cases;
     let until = now
         .saturating_add(target_patience(&configuration) + BEYOND_MAX_AGE)
         .unwrap_or(Timestamp::MAX);
+    assign_witnesses(args, &policy, until, &mut targets)?;
+    Ok(Reach {
+        configuration,
+        targets,
+        other_issuers: collected.other_issuers,
+        hub: on_hub.then_some(hub),
+        delivered,
+    })
+}
+
+/// The targets that may trust the key.
+struct CollectedTargets {
+    secrets: KubeCertificateSecrets,
+    guard: AddressGuard,
+    now: Timestamp,
+    cases: Vec<TargetCase>,
+    /// Targets whose tokens are signed by managed issuers.
+    other_issuers: BTreeSet<ObjectName>,
+}
+
+impl CollectedTargets {
+    /// Adds a target. `None` if its TargetCluster has mistakes.
+    async fn add(&mut self, name: &ObjectName, target: Option<&TargetCluster>) {
+        let (audience, refresh) = match target {
+            None => (None, Err(Obstacle::Mistakes)),
+            Some(target) if target.issuer != TokenIssuer::Hub => {
+                self.other_issuers.insert(name.clone());
+                return;
+            }
+            Some(target) if !target.is_cluster() => {
+                (Some(target.audience.clone()), Err(Obstacle::NoCluster))
+            }
+            Some(target) => {
+                let asked = probed(target, &self.secrets, self.now)
+                    .await
+                    .map(|target| TargetRefresh::new(target, self.guard.clone()));
+                let refresh = asked.ok_or(Obstacle::Certificate);
+                (Some(target.audience.clone()), refresh)
+            }
+        };
+        let case = TargetCase::new(name.to_string(), audience, refresh);
+        self.cases.push(case);
+    }
+}
+
+/// Gives each witness to the target of its audience.
+///
+/// # Errors
+/// A witness cannot be used, or no target has its audience.
+fn assign_witnesses(
+    args: &RevokeArgs,
+    policy: &Policy,
+    until: Timestamp,
+    targets: &mut [TargetCase],
+) -> Result<(), CommandError> {
     for path in &args.witness {
         let witness = Witness::read(path, &args.kid)?;
         witness.outlives(until)?;
         let owner = |case: &&mut TargetCase| {
-            let in_policy = policy
-                .targets
-                .iter()
-                .any(|(name, _)| name.as_str() == case.name);
-            in_policy
-                && case
-                    .audience
-                    .as_ref()
-                    .is_some_and(|audience| witness.is_for(audience))
+            let mut in_policy = policy.targets.keys();
+            let audience = case.audience.as_ref();
+            in_policy.any(|name| name.as_str() == case.name)
+                && audience.is_some_and(|audience| witness.is_for(audience))
         };
         let Some(case) = targets.iter_mut().find(owner) else {
             return Err(WitnessError::NoTarget(path.clone()).into());
         };
         case.witness = Some(witness);
     }
-    Ok(Reach {
-        configuration,
-        targets,
-        other_issuers,
-        hub: on_hub.then_some(hub),
-        delivered,
-    })
+    Ok(())
 }
 
 fn rights() -> &'static str {

@@ -243,48 +243,8 @@ impl TargetArgs {
         let hub = self.server.hub.access();
         plan.guard = self.addresses.guard(hub.clone());
         plan.own_documents = self.own_documents(&hub).await;
-        plan.issuer_stated = self.issuer.is_some();
-        plan.issuer = self.issuer.clone().or(plan.issuer);
-        plan.hub_name = self.hub_name.clone().or(plan.hub_name).or_else(|| {
-            let configuration =
-                config_file::read_config_file(self.config.as_deref()?, Overrides::of_a_reader())
-                    .ok()?;
-            Some(configuration.server.hub_name)
-        });
-        if let Some(audience) = &self.audience {
-            plan.audiences = vec![audience.clone()];
-            if let Some(order) = &mut plan.to_issue {
-                order.audience = Audience::new(audience.as_str())
-                    .map_err(|error| CommandError::new(format!("the audience {error}")))?;
-            }
-        }
-        plan.discovery_url = self.discovery_url.clone().or(plan.discovery_url);
-        plan.discovery_ca = self
-            .discovery_ca
-            .as_deref()
-            .map(authority_file)
-            .transpose()?
-            .or(plan.discovery_ca);
-        plan.own_issuers.extend(self.target_issuer.iter().cloned());
-        if let Some(url) = &self.target_address {
-            // Replaces the whole target: a CA or proxy that a tenant wrote must not apply to the
-            // user's own address.
-            let ca_pem = plan
-                .target
-                .filter(|_| !plan.target_is_tenants)
-                .and_then(|target| target.ca_pem);
-            plan.target = Some(TargetAddress {
-                url: url.clone(),
-                ca_pem,
-                tls_server_name: self.tls_server_name.clone(),
-                proxy_url: None,
-            });
-            plan.target_is_tenants = false;
-            plan.guard = plan.guard.with_own(url);
-        }
-        if let (Some(target), Some(path)) = (&mut plan.target, &self.target_certificate_authority) {
-            target.ca_pem = Some(authority_file(path)?);
-        }
+        self.override_issuer(&mut plan)?;
+        self.override_target(&mut plan)?;
         if let Some(path) = &self.target_token_file {
             plan.token_evidence = TokenEvidence::Token(file(path)?.trim_ascii().to_vec());
             plan.to_issue = None;
@@ -295,6 +255,54 @@ impl TargetArgs {
             audience: self.audience.is_some(),
         };
         Ok(plan.admit(&objects, &hub, permission).await)
+    }
+
+    /// Takes the flags about the issuer, its documents and its tokens.
+    fn override_issuer(&self, plan: &mut Plan) -> Result<(), CommandError> {
+        plan.issuer_stated = self.issuer.is_some();
+        plan.issuer = self.issuer.clone().or(plan.issuer.take());
+        let stated_name = self.hub_name.clone().or(plan.hub_name.take());
+        plan.hub_name = stated_name.or_else(|| self.configured_hub_name());
+        if let Some(audience) = &self.audience {
+            plan.audiences = vec![audience.clone()];
+            if let Some(order) = &mut plan.to_issue {
+                order.audience = Audience::new(audience.as_str())
+                    .map_err(|error| CommandError::new(format!("the audience {error}")))?;
+            }
+        }
+        plan.discovery_url = self.discovery_url.clone().or(plan.discovery_url.take());
+        if let Some(path) = &self.discovery_ca {
+            plan.discovery_ca = Some(authority_file(path)?);
+        }
+        plan.own_issuers.extend(self.target_issuer.iter().cloned());
+        Ok(())
+    }
+
+    fn configured_hub_name(&self) -> Option<String> {
+        let path = self.config.as_deref()?;
+        let configuration = config_file::read_config_file(path, Overrides::of_a_reader());
+        Some(configuration.ok()?.server.hub_name)
+    }
+
+    /// Takes the flags about the target's address and CA.
+    fn override_target(&self, plan: &mut Plan) -> Result<(), CommandError> {
+        if let Some(url) = &self.target_address {
+            // Replaces the whole target: a CA or proxy that a tenant wrote must not apply to the
+            // user's own address.
+            let known = plan.target.take().filter(|_| !plan.target_is_tenants);
+            plan.target = Some(TargetAddress {
+                url: url.clone(),
+                ca_pem: known.and_then(|target| target.ca_pem),
+                tls_server_name: self.tls_server_name.clone(),
+                proxy_url: None,
+            });
+            plan.target_is_tenants = false;
+            plan.guard = plan.guard.clone().with_own(url);
+        }
+        if let (Some(target), Some(path)) = (&mut plan.target, &self.target_certificate_authority) {
+            target.ca_pem = Some(authority_file(path)?);
+        }
+        Ok(())
     }
 
     /// Returns the URLs of documents that the user names, by flags or by the hub's kubeconfig.

@@ -15,14 +15,29 @@ use crate::demo::{DemoError, impersonation};
 
 /// Runs all steps once.
 pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
+    show_callers_token(stage, screen)?;
+    let token = exchange_at_keyferry(stage, screen).await?;
+    let user_name = use_at_target(stage, screen, &token).await?;
+    refuse_another_tenant(stage, screen).await?;
+    refuse_at_hub(stage, screen, &token).await?;
+    screen.step(
+        6,
+        "The workload acts as another user only if the target's RBAC allows it.",
+    )?;
+    impersonation::play(stage, screen, &token, &user_name).await
+}
+
+fn show_callers_token(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
     screen.step(
         1,
         "The hub issues the workload a token that only Keyferry accepts.",
     )?;
     let workload = &stage.options.workload;
     screen.wire(&format!("TokenRequest for ServiceAccount {workload}"))?;
-    show_token(screen, &stage.caller)?;
+    show_token(screen, &stage.caller)
+}
 
+async fn exchange_at_keyferry(stage: &Stage, screen: &Screen) -> Result<SecretString, DemoError> {
     screen.step(2, "The workload exchanges it at Keyferry (RFC 8693).")?;
     let access = stage.access();
     screen.wire(&format!(
@@ -39,12 +54,20 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
         answer["expires_in"]
     ))?;
     show_token(screen, &token)?;
+    Ok(token)
+}
 
+/// Uses the token at the target. Returns the user name there.
+async fn use_at_target(
+    stage: &Stage,
+    screen: &Screen,
+    token: &SecretString,
+) -> Result<String, DemoError> {
     screen.step(
         3,
         "The target authenticates the workload with keys that it reads from Keyferry, not from the hub.",
     )?;
-    let reviewed = self_subject_review(stage, &token, None).await?;
+    let reviewed = self_subject_review(stage, token, None).await?;
     for fetch in stage.target.fetches() {
         let what = match fetch.document {
             FetchedDocument::Discovery => "provider metadata",
@@ -57,24 +80,27 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
         screen.wire(&format!("target -> Keyferry  GET {path}  ({what})"))?;
     }
     screen.wire("workload -> target  POST /apis/authentication.k8s.io/v1/selfsubjectreviews")?;
-    let user_name = match reviewed {
+    match reviewed {
         Ok(user) => {
             show_user(screen, &user)?;
-            text(&user["username"])
+            Ok(text(&user["username"]))
         }
         Err(NoUser { status, message }) => {
             let cause = last_refusal(stage).unwrap_or(message);
             screen.refusal(&format!("{status} {cause}"))?;
-            return Err(DemoError::Refused(cause));
+            Err(DemoError::Refused(cause))
         }
-    };
+    }
+}
 
+async fn refuse_another_tenant(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
     screen.step(
         4,
         "Another tenant asks for the same access and gets nothing.",
     )?;
     screen.wire(&format!(
-        "POST /v1/token  audience={access}  subject_token=(a token of {})",
+        "POST /v1/token  audience={}  subject_token=(a token of {})",
+        stage.access(),
         stage.intruder_name()
     ))?;
     let (status, answer) = exchange(stage, &stage.foreign_caller).await?;
@@ -84,19 +110,21 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
         text(&answer["error_description"])
     ))?;
     screen.facts(&[("why, in the audit log only", last_reason(stage)?)])?;
+    Ok(())
+}
 
+async fn refuse_at_hub(
+    stage: &Stage,
+    screen: &Screen,
+    token: &SecretString,
+) -> Result<(), DemoError> {
     screen.step(5, "The issued token is accepted only by its target.")?;
     screen.wire("workload -> hub  POST /apis/authentication.k8s.io/v1/selfsubjectreviews")?;
-    let status = hub_status(stage, &token).await?;
+    let status = hub_status(stage, token).await?;
     screen.refusal(&format!(
         "{status} from the hub: the audience is the target's"
     ))?;
-
-    screen.step(
-        6,
-        "The workload acts as another user only if the target's RBAC allows it.",
-    )?;
-    impersonation::play(stage, screen, &token, &user_name).await
+    Ok(())
 }
 
 pub(super) fn show_user(screen: &Screen, user: &Value) -> Result<(), DemoError> {

@@ -64,25 +64,7 @@ pub(super) fn read(
     };
     let status = known.and_then(|known| known.status.as_ref());
     let mut notes = status.map(warnings).unwrap_or_default();
-    let known_issuer = known_target.and_then(|(configuration, target)| match target.issuer {
-        TokenIssuer::Hub => configuration.server.hub_issuer.clone(),
-        TokenIssuer::Keyferry => {
-            let public_url = configuration.server.public_url.as_str();
-            Issuer::new(format!("{public_url}/issuers/{}", target.name)).ok()
-        }
-    });
-    let issuer = match (&args.issuer, known_issuer) {
-        (Some(issuer), _) => Issuer::new(issuer.as_str())
-            .map_err(|error| CommandError::new(format!("reading --issuer {issuer:?}: {error}")))?,
-        (None, Some(issuer)) => issuer,
-        (None, None) => {
-            return Err(CommandError::with_fix(
-                "finding the hub's issuer: neither the configuration, the hub's discovery document \
-                 nor the TargetClusters' statuses say it",
-                "give --issuer, or hub.issuer in the configuration",
-            ));
-        }
-    };
+    let issuer = stated_issuer(args, known_target)?;
     if issuer.is_cluster_default() {
         notes.push(format!(
             "{} is the issuer that kubeadm, k3s and kind give every cluster: a target that has it \
@@ -90,41 +72,14 @@ pub(super) fn read(
             issuer.as_str()
         ));
     }
-    let audience = match (&args.audience, known_target) {
-        (Some(audience), _) => Audience::new(audience.as_str()).map_err(|error| {
-            CommandError::new(format!("reading --audience {audience:?}: {error}"))
-        })?,
-        (None, Some((_, target))) => target.audience.clone(),
-        (None, None) => {
-            return Err(CommandError::new(
-                "finding the target's audience: give --audience, or --config",
-            ));
-        }
-    };
-    let prefix = match (&args.prefix, known_target) {
-        (Some(prefix), _) => prefix.clone(),
-        (None, Some((configuration, _))) => format!("{}:", configuration.server.hub_name),
-        (None, None) => {
-            return Err(CommandError::new(
-                "finding the prefix: give --prefix, like hub:, or --config",
-            ));
-        }
-    };
-    check_prefix(&prefix)
-        .map_err(|error| CommandError::new(format!("reading the prefix {prefix:?}: {error}")))?;
-    let discovery_url = match (&args.discovery_url, known_target) {
-        (Some(url), _) => Some(url.clone()),
-        // A managed issuer has its document at the default path.
-        (None, Some((_, target))) if target.issuer == TokenIssuer::Keyferry => None,
-        (None, Some((configuration, _))) => Some(configuration.server.public_url.discovery_url()),
-        (None, None) => None,
-    };
+    let audience = stated_audience(args, known_target)?;
+    let prefix = stated_prefix(args, known_target)?;
     // An apiserver refuses a discoveryURL that equals the issuer's own URL. It reads the default
     // path below that URL anyway.
     let default_url = issuer.discovery_url();
     let rules = TargetRules {
         issuer: issuer.as_str().to_owned(),
-        discovery_url: discovery_url.filter(|url| *url != default_url),
+        discovery_url: stated_discovery_url(args, known_target).filter(|url| *url != default_url),
         certificate_authority: match (&args.discovery_ca, status) {
             (Some(file), _) => Some(certificates(file)?),
             (None, Some(status)) => stated_authority(args, status, &mut notes)?,
@@ -151,6 +106,67 @@ pub(super) fn read(
         own_issuer,
         notes,
     })
+}
+
+/// The settings of the hub, and the target there, if they are known.
+type KnownTarget<'a> = Option<(&'a Configuration, &'a TargetCluster)>;
+
+fn stated_issuer(args: &TrustArgs, known: KnownTarget<'_>) -> Result<Issuer, CommandError> {
+    if let Some(issuer) = &args.issuer {
+        return Issuer::new(issuer.as_str())
+            .map_err(|error| CommandError::new(format!("reading --issuer {issuer:?}: {error}")));
+    }
+    let known_issuer = known.and_then(|(configuration, target)| match target.issuer {
+        TokenIssuer::Hub => configuration.server.hub_issuer.clone(),
+        TokenIssuer::Keyferry => {
+            let public_url = configuration.server.public_url.as_str();
+            Issuer::new(format!("{public_url}/issuers/{}", target.name)).ok()
+        }
+    });
+    known_issuer.ok_or_else(|| {
+        CommandError::with_fix(
+            "finding the hub's issuer: neither the configuration, the hub's discovery document \
+             nor the TargetClusters' statuses say it",
+            "give --issuer, or hub.issuer in the configuration",
+        )
+    })
+}
+
+fn stated_audience(args: &TrustArgs, known: KnownTarget<'_>) -> Result<Audience, CommandError> {
+    match (&args.audience, known) {
+        (Some(audience), _) => Audience::new(audience.as_str()).map_err(|error| {
+            CommandError::new(format!("reading --audience {audience:?}: {error}"))
+        }),
+        (None, Some((_, target))) => Ok(target.audience.clone()),
+        (None, None) => Err(CommandError::new(
+            "finding the target's audience: give --audience, or --config",
+        )),
+    }
+}
+
+fn stated_prefix(args: &TrustArgs, known: KnownTarget<'_>) -> Result<String, CommandError> {
+    let prefix = match (&args.prefix, known) {
+        (Some(prefix), _) => prefix.clone(),
+        (None, Some((configuration, _))) => format!("{}:", configuration.server.hub_name),
+        (None, None) => {
+            return Err(CommandError::new(
+                "finding the prefix: give --prefix, like hub:, or --config",
+            ));
+        }
+    };
+    check_prefix(&prefix)
+        .map_err(|error| CommandError::new(format!("reading the prefix {prefix:?}: {error}")))?;
+    Ok(prefix)
+}
+
+fn stated_discovery_url(args: &TrustArgs, known: KnownTarget<'_>) -> Option<String> {
+    match (&args.discovery_url, known) {
+        (Some(url), _) => Some(url.clone()),
+        // A managed issuer has its document at the default path.
+        (None, Some((_, target))) if target.issuer == TokenIssuer::Keyferry => None,
+        (None, Some((configuration, _))) => Some(configuration.server.public_url.discovery_url()),
+        (None, None) => None,
+    }
 }
 
 fn target<'a>(
@@ -239,49 +255,8 @@ fn allowed(
         ));
     };
     let mut allow = BTreeSet::new();
-    for (
-        index,
-        AllowRule {
-            namespaces,
-            service_accounts,
-            ..
-        },
-    ) in target.allow.iter().enumerate()
-    {
-        match namespaces {
-            NamespaceRule::Named(names) => allow.extend(names.iter().flat_map(|namespace| {
-                service_accounts.iter().map(|name| ServiceAccount {
-                    namespace: namespace.clone(),
-                    name: name.clone(),
-                })
-            })),
-            NamespaceRule::Selected(selector) => match known.map(|known| &known.namespaces) {
-                Some(Ok(namespaces)) => {
-                    let selected: Vec<&Namespace> = namespaces
-                        .iter()
-                        .filter(|(name, labels)| !is_system(name) && selector.matches(labels))
-                        .map(|(name, _)| name)
-                        .collect();
-                    notes.push(format!(
-                        "allow[{index}] selects namespaces by their labels: {} now; one that gets \
-                         the labels later is refused by the target, and one that loses them is \
-                         admitted, until this file is written again",
-                        selected.len()
-                    ));
-                    allow.extend(selected.into_iter().flat_map(|namespace| {
-                        service_accounts.iter().map(|name| ServiceAccount {
-                            namespace: namespace.clone(),
-                            name: name.clone(),
-                        })
-                    }));
-                }
-                Some(Err(why)) => notes.push(format!(
-                    "allow[{index}] selects namespaces by their labels, which are unknown: {why}; \
-                     it is left out; list all ServiceAccounts with --allow to include it"
-                )),
-                None => {}
-            },
-        }
+    for (index, rule) in target.allow.iter().enumerate() {
+        allow.extend(allowed_by_rule(index, rule, known, notes));
     }
     let own = known.and_then(|known| known.configuration.policy.own_namespace.as_ref());
     let before = allow.len();
@@ -299,6 +274,51 @@ fn allowed(
         )));
     }
     Ok(allow)
+}
+
+/// Returns the ServiceAccounts that one rule of `allow` admits now.
+fn allowed_by_rule(
+    index: usize,
+    rule: &AllowRule,
+    known: Option<&KnownHub>,
+    notes: &mut Vec<String>,
+) -> Vec<ServiceAccount> {
+    let namespaces: Vec<&Namespace> = match &rule.namespaces {
+        NamespaceRule::Named(names) => names.iter().collect(),
+        NamespaceRule::Selected(selector) => match known.map(|known| &known.namespaces) {
+            Some(Ok(namespaces)) => {
+                let selected: Vec<&Namespace> = namespaces
+                    .iter()
+                    .filter(|(name, labels)| !is_system(name) && selector.matches(labels))
+                    .map(|(name, _)| name)
+                    .collect();
+                notes.push(format!(
+                    "allow[{index}] selects namespaces by their labels: {} now; one that gets the \
+                     labels later is refused by the target, and one that loses them is admitted, \
+                     until this file is written again",
+                    selected.len()
+                ));
+                selected
+            }
+            Some(Err(why)) => {
+                notes.push(format!(
+                    "allow[{index}] selects namespaces by their labels, which are unknown: {why}; \
+                     it is left out; list all ServiceAccounts with --allow to include it"
+                ));
+                Vec::new()
+            }
+            None => Vec::new(),
+        },
+    };
+    let in_namespace = |namespace: &Namespace| {
+        let names = rule.service_accounts.iter().cloned();
+        let namespace = namespace.clone();
+        names.map(move |name| ServiceAccount {
+            namespace: namespace.clone(),
+            name,
+        })
+    };
+    namespaces.into_iter().flat_map(in_namespace).collect()
 }
 
 /// The file of CA certificates cannot be used.

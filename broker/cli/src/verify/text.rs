@@ -15,39 +15,7 @@ pub(super) fn of(report: &Report, about: &About) -> String {
     if !about.subject.is_empty() {
         lines.push(format!("token:  {}", ui::plain(&about.subject)));
     }
-    for (index, authenticator) in report.authenticators.iter().enumerate() {
-        lines.push(String::new());
-        let name = format!("jwt[{index}] {}", ui::plain(&authenticator.issuer));
-        match (&authenticator.reason, &authenticator.user) {
-            (_, Some(user)) => {
-                lines.push(format!("{name}: accepted"));
-                push_user(&mut lines, user);
-            }
-            (Some(reason), None) => push_reason(
-                &mut lines,
-                &format!("{name}: {}", word(authenticator.verdict)),
-                authenticator.verdict,
-                reason,
-            ),
-            (None, None) => lines.push(format!("{name}: {}", word(authenticator.verdict))),
-        }
-    }
-    if let (true, Some(reason)) = (report.authenticators.is_empty(), &report.reason) {
-        lines.push(String::new());
-        push_reason(&mut lines, word(report.verdict), report.verdict, reason);
-        for error in report
-            .errors
-            .iter()
-            .filter(|error| error.code != reason.code)
-        {
-            lines.push(format!(
-                "  error           {}: {}",
-                error.code,
-                ui::block(&error.message).replace('\n', "\n                  ")
-            ));
-            lines.push(format!("    fix           {}", error.code.fix()));
-        }
-    }
+    push_authenticators(&mut lines, report);
     if report.verdict == Answer::Skipped && !about.compared.is_empty() {
         lines.push(String::new());
         lines.push(format!("compared: {}", ui::plain(&about.compared)));
@@ -69,22 +37,64 @@ pub(super) fn of(report: &Report, about: &About) -> String {
             report.assumed.join(", ")
         ));
     }
-    if report.verdict == Answer::Accepted && !report.assumed.is_empty() {
-        lines.push(
+    lines.extend(signature(report, about));
+    lines.join("\n")
+}
+
+/// What each entry of the file makes of the token; without any entry, what is wrong with the file.
+fn push_authenticators(lines: &mut Vec<String>, report: &Report) {
+    for (index, authenticator) in report.authenticators.iter().enumerate() {
+        lines.push(String::new());
+        let name = format!("jwt[{index}] {}", ui::plain(&authenticator.issuer));
+        match (&authenticator.reason, &authenticator.user) {
+            (_, Some(user)) => {
+                lines.push(format!("{name}: accepted"));
+                push_user(lines, user);
+            }
+            (Some(reason), None) => push_reason(
+                lines,
+                &format!("{name}: {}", word(authenticator.verdict)),
+                authenticator.verdict,
+                reason,
+            ),
+            (None, None) => lines.push(format!("{name}: {}", word(authenticator.verdict))),
+        }
+    }
+    let (true, Some(reason)) = (report.authenticators.is_empty(), &report.reason) else {
+        return;
+    };
+    lines.push(String::new());
+    push_reason(lines, word(report.verdict), report.verdict, reason);
+    let others = report.errors.iter();
+    for error in others.filter(|error| error.code != reason.code) {
+        lines.push(format!(
+            "  error           {}: {}",
+            error.code,
+            ui::block(&error.message).replace('\n', "\n                  ")
+        ));
+        lines.push(format!("    fix           {}", error.code.fix()));
+    }
+}
+
+/// Whether the signature was checked, where the verdict depends on it.
+fn signature(report: &Report, about: &About) -> Option<String> {
+    let accepted = report.verdict == Answer::Accepted;
+    if accepted && !report.assumed.is_empty() {
+        return Some(
             "signature: there is none yet; the target accepts only if the hub's key is one \
             of the issuer's"
                 .to_owned(),
         );
-    } else if report.verdict == Answer::Accepted && report.signature == SignatureCheck::NotChecked {
-        lines.push(format!(
+    }
+    match report.signature {
+        SignatureCheck::NotChecked if accepted => Some(format!(
             "signature: not checked ({}); the target accepts only if it is good: \
             --jwks or --live checks it",
             about.keys
-        ));
-    } else if report.signature == SignatureCheck::Checked {
-        lines.push(format!("signature: checked with {}", about.keys));
+        )),
+        SignatureCheck::Checked => Some(format!("signature: checked with {}", about.keys)),
+        _ => None,
     }
-    lines.join("\n")
 }
 
 fn push_user(lines: &mut Vec<String>, user: &User) {
