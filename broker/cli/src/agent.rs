@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use keyferry_api::name::AccessName;
 use keyferry_client::ClientError;
-use keyferry_client::token_agent::{self, AgentParts, AgentUpdate, AgentUpdateError, Received};
+use keyferry_client::token_agent::{self, AgentUpdate, AgentUpdateError, Received, TokenAgent};
 use keyferry_client::token_directory::{self, Rights, TokenDirectory};
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::random::SystemRandomness;
@@ -174,7 +174,7 @@ pub(super) async fn run(args: AgentArgs) -> ExitCode {
 }
 
 /// Returns each access with its files and the source of its token.
-fn agents(args: &AgentArgs) -> Result<Vec<(AgentParts, Source)>, CommandError> {
+fn agents(args: &AgentArgs) -> Result<Vec<(TokenAgent, Source)>, CommandError> {
     let rights = Rights {
         mode: args.mode,
         group: args.group,
@@ -192,7 +192,7 @@ fn agents(args: &AgentArgs) -> Result<Vec<(AgentParts, Source)>, CommandError> {
         }
         let directory = TokenDirectory::open_directory(&args.dir, &args.below(&access), rights)?;
         agents.push((
-            AgentParts {
+            TokenAgent {
                 access,
                 directory,
                 clock: Arc::clone(&clock),
@@ -214,7 +214,7 @@ async fn received(source: &Source, token_only: bool) -> Result<Received, ClientE
     source.received().await.map(Received::from)
 }
 
-async fn once(agents: Vec<(AgentParts, Source)>, token_only: bool) -> ExitCode {
+async fn once(agents: Vec<(TokenAgent, Source)>, token_only: bool) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (parts, source) in agents {
         let round = match received(&source, token_only).await {

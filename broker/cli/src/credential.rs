@@ -18,6 +18,7 @@ use keyferry_core::public_cluster::ClaimedCluster;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_platform::clock::{Clock, SystemClock};
 use secrecy::ExposeSecret;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::args::access::{AccessNameArgs, ServerArgs};
@@ -293,16 +294,26 @@ fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> 
     CacheKey::of_parts(&parts.each_ref().map(Option::as_deref))
 }
 
+/// The claim `kubernetes.io` of a token of a hub, reduced to its ServiceAccount.
+#[derive(Deserialize)]
+struct HubClaims {
+    serviceaccount: ClaimedAccount,
+}
+
+#[derive(Deserialize)]
+struct ClaimedAccount {
+    /// As it was written, because it is only compared.
+    uid: Option<Value>,
+}
+
 /// Returns the caller that a token file claims. The same file may later contain another caller's
 /// token, as in the jobs of one runner.
 fn identity(file: &std::path::Path) -> Option<Vec<u8>> {
     let token = caller_token::read_token_file(file).ok()?;
     let token = UnverifiedJwt::parse(token.expose_secret()).ok()?;
     let claims = token.claims();
-    let uid = claims
-        .get("kubernetes.io")
-        .and_then(|own| own.pointer("/serviceaccount/uid"))
-        .cloned();
+    let own = claims.get("kubernetes.io").map(HubClaims::deserialize);
+    let uid = own.and_then(|own| own.ok()?.serviceaccount.uid);
     let identity = [claims.get("iss").cloned(), claims.get("sub").cloned(), uid]
         .map(|part| part.unwrap_or(Value::Null));
     serde_json::to_vec(&identity).ok()

@@ -22,6 +22,7 @@ use keyferry_api::config::{AllowRule, NamespaceRule, ObjectSource};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
+use keyferry_client::object_view::ObjectHead;
 use keyferry_client::objects_of_hub::{namespace_labels, target_status};
 use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint_file};
@@ -343,7 +344,8 @@ impl TargetPart {
     /// for users of this hub, and is not in this part.
     pub(crate) fn is_earlier_binding(&self, name: &str, role: &str) -> bool {
         let is_planned = self.rbac.iter().any(|object| {
-            object["kind"] == "ClusterRoleBinding" && object["metadata"]["name"] == name
+            let head = ObjectHead::of(object);
+            head.kind == "ClusterRoleBinding" && head.metadata.name == name
         });
         name == rbac::binding_name(&self.name, role) && !is_planned
     }

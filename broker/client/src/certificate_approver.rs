@@ -68,6 +68,23 @@ pub enum ApproverError {
     Unprotected(&'static str, AdmissionPolicyGap),
 }
 
+/// Why one request is left to a user.
+#[derive(Debug, thiserror::Error)]
+enum LeftReason {
+    /// The hub did not answer.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// Another object has the name.
+    #[error("it changed while it was read")]
+    Changed,
+    /// The policy does not grant it.
+    #[error(transparent)]
+    NotApproved(#[from] NotApproved),
+    /// Only a rule by label grants it, and labels are not protected.
+    #[error("a namespaceSelector grants it, and {0}")]
+    UnprotectedLabels(ApproverError),
+}
+
 /// Whether one request was approved, or why it is left to a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalDecision {
@@ -270,6 +287,7 @@ impl CertificateApprover {
         now: Duration,
     ) -> Option<ApprovalDecision> {
         let left = self.try_decide(&name, subject).await.err();
+        let left = left.map(|reason| reason.to_string());
         let before = self.left.remove(&name);
         let is_new = before.is_none();
         if left.is_some() {
@@ -291,24 +309,22 @@ impl CertificateApprover {
         (is_new || left.is_none()).then_some(ApprovalDecision { name, left })
     }
 
-    async fn try_decide(&self, name: &str, subject: &RequestSubject) -> Result<(), String> {
-        let failed = |error: HubError| error.to_string();
-        let object = &self.read_request(name).await.map_err(failed)?;
+    async fn try_decide(&self, name: &str, subject: &RequestSubject) -> Result<(), LeftReason> {
+        let object = &self.read_request(name).await?;
         // Another object may have got the name since the list.
         if RequestSubject::of(object, &self.requester).as_ref() != Some(subject) {
-            return Err("it changed while it was read".to_owned());
+            return Err(LeftReason::Changed);
         }
-        let (policy, live) = self.read_facts(subject).await.map_err(failed)?;
+        let (policy, live) = self.read_facts(subject).await?;
         match check_approval(object, subject, &without_guarded_rules(&policy), &live) {
             Err(NotApproved::NotGranted) => {
-                let by_selector = check_approval(object, subject, &policy, &live);
-                by_selector.map_err(|refusal| refusal.to_string())?;
+                check_approval(object, subject, &policy, &live)?;
                 let protected = self.check_policy(LABELS_POLICY).await;
-                protected.map_err(|error| format!("a namespaceSelector grants it, and {error}"))?;
+                protected.map_err(LeftReason::UnprotectedLabels)?;
             }
-            decided => decided.map_err(|refusal| refusal.to_string())?,
+            decided => decided?,
         }
-        self.write_approval(object).await.map_err(failed)
+        Ok(self.write_approval(object).await?)
     }
 
     /// Reads the policy for one access, and the live objects that it depends on.

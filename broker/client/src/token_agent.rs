@@ -22,8 +22,8 @@ const RETRY_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(
 /// How often the clock is checked while waiting, because the machine may sleep meanwhile.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The parts of an agent.
-pub struct AgentParts {
+/// Keeps the token of one access in one directory.
+pub struct TokenAgent {
     /// The access whose token is kept.
     pub access: AccessName,
     /// The directory for its files.
@@ -85,25 +85,25 @@ impl From<ReceivedKubeconfig> for Received {
 /// # Errors
 /// [`AgentUpdateError`].
 pub fn write_files(
-    parts: &AgentParts,
+    agent: &TokenAgent,
     received: impl Into<Received>,
 ) -> Result<AgentUpdate, AgentUpdateError> {
     let (token, cluster) = match received.into() {
         Received::Kubeconfig(ReceivedKubeconfig { cluster, token }) => (token, Some(cluster)),
         Received::Token(token) => (token, None),
     };
-    let now = parts.clock.now().wall;
+    let now = agent.clock.now().wall;
     let expires = token_expiry(&token)
         .filter(|expires| *expires > now)
         .ok_or(AgentUpdateError::Expiry)?;
     let document = cluster
         .as_ref()
-        .map(|cluster| kubeconfig::with_files(cluster, &parts.access))
+        .map(|cluster| kubeconfig::with_files(cluster, &agent.access))
         .transpose()?;
     let ca = cluster.as_ref().and_then(PublicCluster::ca_pem);
     let mut files = vec![
         ("token", token.expose_secret().as_bytes()),
-        ("namespace", parts.access.namespace.as_str().as_bytes()),
+        ("namespace", agent.access.namespace.as_str().as_bytes()),
     ];
     files.extend(
         document
@@ -112,8 +112,8 @@ pub fn write_files(
     );
     files.extend(ca.as_ref().map(|pem| ("ca.crt", pem.as_bytes())));
     let mut random = [0; 8];
-    parts.random.fill_bytes(&mut random);
-    let written = parts
+    agent.random.fill_bytes(&mut random);
+    let written = agent
         .directory
         .replace_files(&files, now, u64::from_be_bytes(random))?;
     Ok(AgentUpdate { expires, written })
@@ -128,33 +128,33 @@ pub fn token_expiry(token: &SecretString) -> Option<Timestamp> {
 /// Fetches and writes in rounds until the task is dropped. After a failure it retries with growing
 /// pauses.
 pub async fn run_rounds<R: Into<Received>>(
-    parts: AgentParts,
+    agent: TokenAgent,
     fetch: impl AsyncFn() -> Result<R, ClientError>,
     report: &Report,
 ) {
     let mut failures = 0;
     loop {
         let round = match fetch().await {
-            Ok(received) => write_files(&parts, received),
+            Ok(received) => write_files(&agent, received),
             Err(error) => Err(error.into()),
         };
-        report(&parts.access, &round);
-        let now = parts.clock.now();
+        report(&agent.access, &round);
+        let now = agent.clock.now();
         let wait = match &round {
             Ok(round) => {
                 failures = 0;
                 let left =
                     Duration::try_from(round.expires.duration_since(now.wall)).unwrap_or_default();
-                lifetime::rewrite_after(left, parts.random.unit_fraction())
+                lifetime::rewrite_after(left, agent.random.unit_fraction())
             }
             Err(_) => {
                 failures += 1;
-                retry_pause(failures, parts.random.unit_fraction())
+                retry_pause(failures, agent.random.unit_fraction())
             }
         };
         let due = keyferry_api::moment::Deadline::after(wait, now);
         loop {
-            let left = due.left(parts.clock.now());
+            let left = due.left(agent.clock.now());
             if left.is_zero() {
                 break;
             }

@@ -115,15 +115,13 @@ fn grant(bearer: &str, wanted: &ImpersonatedUser) -> (String, Vec<Value>) {
 }
 
 fn role_and_binding(namespace: Option<&str>, bearer: &str, rules: Vec<Value>) -> [Value; 2] {
-    let kind = if namespace.is_some() {
-        "Role"
-    } else {
-        "ClusterRole"
+    let (kind, metadata) = match namespace {
+        Some(namespace) => (
+            "Role",
+            json!({ "name": "impersonate", "namespace": namespace }),
+        ),
+        None => ("ClusterRole", json!({ "name": "impersonate" })),
     };
-    let mut metadata = json!({ "name": "impersonate" });
-    if let Some(namespace) = namespace {
-        metadata["namespace"] = namespace.into();
-    }
     let role = json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata, "rules": rules,
     });

@@ -2,11 +2,12 @@
 
 use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
-use keyferry_core::self_subject_review;
+use keyferry_core::self_subject_review::{self, SelfSubjectReview, UserInfo};
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_platform::https_client::HttpsClientBuilder;
 use keyferry_testing::{FetchedDocument, Outcome};
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::screen::Screen;
@@ -83,7 +84,7 @@ async fn use_at_target(
     match reviewed {
         Ok(user) => {
             show_user(screen, &user)?;
-            Ok(text(&user["username"]))
+            Ok(user.username)
         }
         Err(NoUser { status, message }) => {
             let cause = last_refusal(stage).unwrap_or(message);
@@ -127,11 +128,11 @@ async fn refuse_at_hub(
     Ok(())
 }
 
-pub(super) fn show_user(screen: &Screen, user: &Value) -> Result<(), DemoError> {
+pub(super) fn show_user(screen: &Screen, user: &UserInfo) -> Result<(), DemoError> {
     screen.outcome("201 the target sees this user:")?;
     screen.facts(&[
-        ("username", text(&user["username"])),
-        ("groups", list(&user["groups"])),
+        ("username", user.username.clone()),
+        ("groups", user.groups.join(", ")),
     ])?;
     Ok(())
 }
@@ -244,11 +245,15 @@ pub(super) async fn self_subject_review(
     stage: &Stage,
     token: &SecretString,
     impersonated: Option<&ImpersonatedUser>,
-) -> Result<Result<Value, NoUser>, DemoError> {
+) -> Result<Result<UserInfo, NoUser>, DemoError> {
     let (ca_pem, url) = (stage.target.ca_pem(), stage.target.url());
-    let (status, mut answer) = review(ca_pem, url, token, "the target", impersonated).await?;
+    let (status, answer) = review(ca_pem, url, token, "the target", impersonated).await?;
     Ok(match status {
-        201 => Ok(answer["status"]["userInfo"].take()),
+        201 => {
+            let review = SelfSubjectReview::deserialize(answer)
+                .map_err(|_| DemoError::Unexpected("the target named no user"))?;
+            Ok(review.status.user_info)
+        }
         _ => Err(NoUser {
             status,
             message: text(&answer["message"]),

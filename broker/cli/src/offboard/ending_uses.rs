@@ -112,6 +112,7 @@ mod tests {
     use keyferry_api::name::AccessName;
 
     use super::*;
+    use crate::onboarding::users::UnknownFlux;
 
     #[derive(Parser)]
     struct Line {
@@ -125,7 +126,7 @@ mod tests {
             .removal
     }
 
-    fn target_use(flux: Result<Vec<String>, String>) -> TargetUse {
+    fn target_use(flux: Result<Vec<String>, UnknownFlux>) -> TargetUse {
         TargetUse {
             access: AccessName::parse("tenant-a/prod").unwrap(),
             service_account: "reconciler".to_owned(),
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn flux_objects_go_first() {
         let used = target_use(Ok(vec!["Kustomization apps".to_owned()]));
-        let unknown = target_use(Err("forbidden".to_owned()));
+        let unknown = target_use(Err(UnknownFlux::NotListed("forbidden".to_owned())));
         let free = target_use(Ok(Vec::new()));
         let refused = |flags: &[&str], one: &TargetUse| refuse_flux(&removal(flags), &[one]).err();
         let error = refused(&["--remove"], &used).unwrap();
@@ -179,7 +180,9 @@ mod tests {
 
     #[test]
     fn a_row_says_what_is_lost() {
-        let row = row(&target_use(Err("forbidden".to_owned())));
+        let row = row(&target_use(Err(UnknownFlux::NotListed(
+            "forbidden".to_owned(),
+        ))));
         assert_eq!(row[0], "tenant-a/prod");
         assert_eq!(row[2], "FluxConfigMap prod");
         assert_eq!(row[3], "-");

@@ -179,8 +179,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::onboarding::users::UnknownFlux;
 
-    fn target_use(flux: Result<Vec<String>, String>) -> TargetUse {
+    fn target_use(flux: Result<Vec<String>, UnknownFlux>) -> TargetUse {
         TargetUse {
             access: AccessName::parse("tenant-a/prod").unwrap(),
             service_account: "reconciler".to_owned(),
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn the_order_is_flux_accesses_entry_and_target_cluster() {
         let used = target_use(Ok(vec!["Kustomization apps".to_owned()]));
-        let unknown = target_use(Err("forbidden".to_owned()));
+        let unknown = target_use(Err(UnknownFlux::NotListed("forbidden".to_owned())));
         let free = target_use(Ok(Vec::new()));
         let next = |live: &[&TargetUse], entry| RemovalStep::next(live, None, false, entry);
         assert!(matches!(

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use keyferry_api::name::Namespace;
+use keyferry_api::name::{NameError, Namespace};
 use keyferry_client::lenient::{Lenient, or_default, readable_items};
 use keyferry_client::object_view::Reference;
 use keyferry_client::objects_of_hub::target_statuses;
@@ -48,9 +48,9 @@ pub(crate) async fn find(client: &HubClient) -> Result<Namespace, CommandError> 
     let stated = stated
         .into_iter()
         .filter_map(|status| status.cluster_resource_namespace);
-    decide(bound, &stated.collect()).map_err(|problem| {
+    decide(bound, &stated.collect()).map_err(|error| {
         CommandError::with_fix(
-            problem,
+            error.to_string(),
             "see where Keyferry runs on this hub, and name that namespace by --keyferry-namespace",
         )
     })
@@ -85,28 +85,32 @@ fn accounts_in(binding: RoleBinding) -> BTreeSet<String> {
     ours.filter_map(|subject| subject.namespace).collect()
 }
 
+/// Why Keyferry's namespace is not known.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum NamespaceError {
+    #[error("finding Keyferry's namespace: ClusterRoleBinding keyferry names several")]
+    Several,
+    #[error(
+        "finding Keyferry's namespace: a TargetCluster's status states {0:?}, and \
+         ClusterRoleBinding keyferry, which would prove it, cannot be read"
+    )]
+    OnlyStated(String),
+    #[error("finding Keyferry's namespace {name:?}: {error}")]
+    Invalid { name: String, error: NameError },
+}
+
 /// Decides by the bound accounts. What statuses state is never enough.
-fn decide(bound: BTreeSet<String>, stated: &BTreeSet<String>) -> Result<Namespace, String> {
+fn decide(bound: BTreeSet<String>, stated: &BTreeSet<String>) -> Result<Namespace, NamespaceError> {
     let mut bound = bound.into_iter();
     let name = match (bound.next(), bound.next()) {
-        (Some(_), Some(_)) => {
-            return Err(
-                "finding Keyferry's namespace: ClusterRoleBinding keyferry names several".into(),
-            );
-        }
+        (Some(_), Some(_)) => return Err(NamespaceError::Several),
         (Some(one), None) => one,
         (None, _) => match stated.iter().find(|name| *name != DEFAULT_NAMESPACE) {
             None => DEFAULT_NAMESPACE.to_owned(),
-            Some(other) => {
-                return Err(format!(
-                    "finding Keyferry's namespace: a TargetCluster's status states {other:?}, and \
-                     ClusterRoleBinding keyferry, which would prove it, cannot be read"
-                ));
-            }
+            Some(other) => return Err(NamespaceError::OnlyStated(other.clone())),
         },
     };
-    Namespace::new(name.as_str())
-        .map_err(|error| format!("finding Keyferry's namespace {name:?}: {error}"))
+    Namespace::new(name.as_str()).map_err(|error| NamespaceError::Invalid { name, error })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use keyferry_client::ClientError;
 use keyferry_client::objects_of_hub::list_of;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::HubError;
@@ -12,24 +13,40 @@ use crate::trust::powers_of;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
+/// Why the roles or the bindings of a target are unknown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RoleError {
+    /// There is no ClusterRole of this name.
+    #[error("the target has no such ClusterRole")]
+    NoSuchRole,
+    /// The ClusterRole cannot be read.
+    #[error("reading the ClusterRole: {0}")]
+    Role(HubError),
+    /// A binding cannot be read.
+    #[error("reading ClusterRoleBinding {0}: {1}")]
+    Binding(String, HubError),
+    /// The roles or the bindings cannot be listed.
+    #[error(transparent)]
+    List(#[from] ClientError),
+}
+
 /// Reads the powers of a ClusterRole of the target, with those that it aggregates.
 ///
 /// # Errors
 /// Why they are unknown.
-pub(crate) async fn powers(client: &HubClient, role: &str) -> Result<Vec<String>, String> {
+pub(crate) async fn powers(client: &HubClient, role: &str) -> Result<Vec<String>, RoleError> {
     let path = format!("{RBAC}/clusterroles/{role}");
     let role: ClusterRole = match client.get_object(&path, "ClusterRole").await {
         Ok(role) => role,
-        Err(HubError::NotFound(_)) => return Err("the target has no such ClusterRole".to_owned()),
-        Err(error) => return Err(format!("reading the ClusterRole: {error}")),
+        Err(HubError::NotFound(_)) => return Err(RoleError::NoSuchRole),
+        Err(error) => return Err(RoleError::Role(error)),
     };
     let mut rules = role.rules.clone().unwrap_or_default();
     if !role.selectors().is_empty() {
         let path = format!("{RBAC}/clusterroles");
         let aggregated = |other: ClusterRole| role.aggregates(&other).then_some(other.rules);
         let others = list_of(client, &path, "listing the ClusterRoles", aggregated).await;
-        let others = others.map_err(|error| error.to_string())?;
-        rules.extend(others.into_iter().flatten().flatten());
+        rules.extend(others?.into_iter().flatten().flatten());
     }
     Ok(powers_of(&rules))
 }
@@ -42,23 +59,22 @@ pub(crate) async fn powers(client: &HubClient, role: &str) -> Result<Vec<String>
 pub(crate) async fn cluster_bindings(
     client: &HubClient,
     is_wanted: impl Fn(&str, &str) -> bool,
-) -> Result<Vec<Value>, String> {
+) -> Result<Vec<Value>, RoleError> {
     let path = format!("{RBAC}/clusterrolebindings");
     let wanted = |binding: ClusterRoleBinding| {
         let is_wanted = is_wanted(&binding.metadata.name, &binding.role_ref.name);
         is_wanted.then_some(binding.metadata.name)
     };
     let names = list_of(client, &path, "listing the ClusterRoleBindings", wanted);
-    let names = names.await.map_err(|error| error.to_string())?;
     let mut bindings = Vec::new();
-    for name in names {
+    for name in names.await? {
         match client
             .get_object::<Value>(&format!("{path}/{name}"), "object")
             .await
         {
             Ok(binding) => bindings.push(binding),
             Err(HubError::NotFound(_)) => {}
-            Err(error) => return Err(format!("reading ClusterRoleBinding {name}: {error}")),
+            Err(error) => return Err(RoleError::Binding(name, error)),
         }
     }
     Ok(bindings)

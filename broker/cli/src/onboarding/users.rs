@@ -36,7 +36,18 @@ pub(crate) struct TargetUse {
     /// When the last token that was delivered expires.
     pub(crate) exposure_until: Option<String>,
     /// The Flux objects that refer to what it delivers, or why they are unknown.
-    pub(crate) flux: Result<Vec<String>, String>,
+    pub(crate) flux: Result<Vec<String>, UnknownFlux>,
+}
+
+/// Why the Flux objects that use an access are unknown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnknownFlux {
+    /// What the access delivers is unknown.
+    #[error("TargetAccess {0} is too large to be read")]
+    AccessTooLarge(String),
+    /// The objects of Flux cannot be listed.
+    #[error("{0}")]
+    NotListed(String),
 }
 
 /// The uses of a target, as far as they are known.
@@ -131,7 +142,7 @@ fn use_of(
     let is_of_target = named == target.as_str();
     let mut one = read(view).filter(|_| is_of_target);
     if let (Some(one), true) = (&mut one, size != ObjectSize::Kept) {
-        one.flux = Err(format!("TargetAccess {name} is too large to be read"));
+        one.flux = Err(UnknownFlux::AccessTooLarge(name));
     }
     Ok(one)
 }
@@ -190,7 +201,7 @@ fn read(access: AccessView) -> Option<TargetUse> {
 }
 
 /// Lists the Flux objects of the access's namespace whose kubeConfig refers to a delivered object.
-async fn flux_objects(client: &HubClient, one: &TargetUse) -> Result<Vec<String>, String> {
+async fn flux_objects(client: &HubClient, one: &TargetUse) -> Result<Vec<String>, UnknownFlux> {
     let mut descriptions = Vec::new();
     if one.delivered.is_empty() {
         return Ok(descriptions);
@@ -206,7 +217,7 @@ async fn flux_objects(client: &HubClient, one: &TargetUse) -> Result<Vec<String>
                 error: HubError::NotFound(_),
                 ..
             }) => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(UnknownFlux::NotListed(error.to_string())),
         }
     }
     Ok(descriptions)
@@ -245,7 +256,7 @@ mod tests {
             .unwrap()
             .unwrap();
         let unknown = "TargetAccess tenant-a/apps is too large to be read";
-        assert_eq!(one.flux, Err(unknown.to_owned()));
+        assert_eq!(one.flux.unwrap_err().to_string(), unknown);
         for status in [small, &large] {
             let unread = use_of(access(&large, status), &target, None).unwrap_err();
             assert_eq!(unread, UnreadAccess("tenant-a/apps".to_owned()));

@@ -16,7 +16,7 @@ use keyferry_platform::random::Random;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 
-use super::{AgentParts, AgentUpdateError, retry_pause, run_rounds, token_expiry, write_files};
+use super::{AgentUpdateError, TokenAgent, retry_pause, run_rounds, token_expiry, write_files};
 use crate::ClientError;
 use crate::token_directory::{Rights, TokenDirectory, read_token};
 
@@ -68,10 +68,10 @@ fn received(token: SecretString, ca: Option<&str>) -> ReceivedKubeconfig {
     ReceivedKubeconfig { cluster, token }
 }
 
-fn setup() -> (TempDir, PathBuf, AgentParts) {
+fn setup() -> (TempDir, PathBuf, TokenAgent) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens");
-    let parts = AgentParts {
+    let parts = TokenAgent {
         access: AccessName::parse("tenant-a/prod").unwrap(),
         directory: TokenDirectory::open_directory(
             &path,
