@@ -50,6 +50,7 @@ pub mod relay;
 pub mod rendered;
 pub mod rest;
 pub mod runner;
+pub mod transcript;
 pub mod user_home;
 pub mod wait;
 pub mod world;
