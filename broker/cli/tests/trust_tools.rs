@@ -34,7 +34,7 @@ fn keyferry(args: &[&str], stdin: &str) -> Output {
 }
 
 /// Calls the program and returns all that a person sees.
-fn seen(args: &[&str], stdin: &str) -> Transcript {
+fn transcript_of(args: &[&str], stdin: &str) -> Transcript {
     Transcript::new("keyferry", args, &keyferry(args, stdin))
 }
 
@@ -75,7 +75,7 @@ fn verify_leaves_with_what_it_found() {
             "1: x\n\"1\": y\n",
         ),
     ] {
-        assert_snapshot!(case, seen(&args, stdin));
+        assert_snapshot!(case, transcript_of(&args, stdin));
     }
 }
 
@@ -85,7 +85,10 @@ fn verify_reads_a_token_from_standard_input_and_repeats_none() {
     let verify = ["verify", "--auth-config", SEVERAL_HUBS];
     for format in ["text", "json"] {
         let args = [&verify[..], &["-", "-o", format]].concat();
-        assert_snapshot!(format!("verify-of-a-token-as-{format}"), seen(&args, token));
+        assert_snapshot!(
+            format!("verify-of-a-token-as-{format}"),
+            transcript_of(&args, token)
+        );
     }
     let mistakes = [
         &[token][..],
@@ -114,7 +117,7 @@ fn verify_answers_a_batch_line_by_line() {
     let cases = format!("{case}\nno case\n");
     assert_snapshot!(
         "verify-of-a-batch",
-        seen(&["verify", "--batch", "-"], &cases)
+        transcript_of(&["verify", "--batch", "-"], &cases)
     );
 }
 
@@ -127,7 +130,7 @@ fn lint_tells_errors_in_every_form() {
     let folders = [folder.path().to_owned(), shipped("")].map(|it| it.display().to_string());
     let (good, bad) = (good.to_str().unwrap(), bad.to_str().unwrap());
     let lint = |args: &[&str]| {
-        seen(&[&["lint"], args].concat(), "")
+        transcript_of(&[&["lint"], args].concat(), "")
             .with_name(&folders[0], "/FOLDER")
             .with_name(folders[1].trim_end_matches('/'), "/SHIPPED")
             .with_name(
@@ -165,15 +168,18 @@ fn what_trust_prints_lints_and_lets_in() {
     let printed = keyferry(&line, "");
     let file = text(&printed.stdout);
     assert_snapshot!("trust", Transcript::new("keyferry", &line, &printed));
-    assert_snapshot!("lint-of-what-trust-prints", seen(&["lint", "-"], file));
+    assert_snapshot!(
+        "lint-of-what-trust-prints",
+        transcript_of(&["lint", "-"], file)
+    );
     assert_snapshot!(
         "verify-of-what-trust-prints",
-        seen(
+        transcript_of(
             &["verify", "--auth-config", "-", "--service-account", "a/b"],
             file
         )
     );
-    assert_snapshot!("trust-without-a-target", seen(&["trust"], ""));
+    assert_snapshot!("trust-without-a-target", transcript_of(&["trust"], ""));
 }
 
 #[test]
@@ -185,14 +191,17 @@ fn trust_takes_what_the_configuration_says() {
         let config = "../examples/in-cluster/config.yaml";
         let issuer = "https://hub.example.com";
         let args = ["trust", target, "--config", config, "--issuer", issuer];
-        assert_snapshot!(case, seen(&args, ""));
+        assert_snapshot!(case, transcript_of(&args, ""));
     }
 }
 
 #[test]
 fn explain_knows_codes_of_the_server_and_of_targets() {
     for code in ["KeySettling", "AudienceDiffers"] {
-        assert_snapshot!(format!("explain-{code}"), seen(&["explain", code], ""));
+        assert_snapshot!(
+            format!("explain-{code}"),
+            transcript_of(&["explain", code], "")
+        );
     }
     assert_eq!(
         keyferry(&["explain", "audiencediffers"], "").stdout,
@@ -200,7 +209,7 @@ fn explain_knows_codes_of_the_server_and_of_targets() {
     );
     assert_snapshot!(
         "explain-of-an-unknown-code",
-        seen(&["explain", "AudienceDiffer"], "")
+        transcript_of(&["explain", "AudienceDiffer"], "")
     );
     let all = keyferry(&["explain", "-o", "json"], "").stdout;
     let all: Value = serde_json::from_slice(&all).unwrap();
@@ -211,10 +220,13 @@ fn explain_knows_codes_of_the_server_and_of_targets() {
 fn explain_shows_a_few_causes_of_a_pasted_line_with_their_fixes() {
     let line = "E0128 00:43:20.037068 1 authentication.go:63] \"Unable to authenticate the request\" \
         err=\"invalid bearer token\"";
-    assert_snapshot!("explain-of-several-causes", seen(&["explain", line], ""));
+    assert_snapshot!(
+        "explain-of-several-causes",
+        transcript_of(&["explain", line], "")
+    );
     assert_snapshot!(
         "explain-of-one-cause",
-        seen(&["explain", "oidc: email not verified"], "")
+        transcript_of(&["explain", "oidc: email not verified"], "")
     );
 }
 
@@ -225,9 +237,12 @@ fn lint_looks_inside_and_says_what_a_file_is() {
         https://token.actions.githubusercontent.com\n        audiences: [prod]\n      \
         claimMappings:\n        username: {claim: sub, prefix: 'gh:'}\n";
     let configmap = format!("kind: ConfigMap\nmetadata: {{name: oidc}}\ndata:\n{inner}");
-    assert_snapshot!("lint-of-a-config-map", seen(&["lint", "-"], &configmap));
+    assert_snapshot!(
+        "lint-of-a-config-map",
+        transcript_of(&["lint", "-"], &configmap)
+    );
     let verify = ["verify", "--auth-config", "-", "--service-account", "a/b"];
-    assert_snapshot!("verify-of-a-config-map", seen(&verify, &configmap));
+    assert_snapshot!("verify-of-a-config-map", transcript_of(&verify, &configmap));
     let other = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthorizationConfiguration\n";
-    assert_snapshot!("lint-of-another-kind", seen(&["lint", "-"], other));
+    assert_snapshot!("lint-of-another-kind", transcript_of(&["lint", "-"], other));
 }
