@@ -47,7 +47,7 @@ impl Progress {
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
         if let Some(text) = self.described(&words) {
-            ui::note(&text);
+            ui::note_block(&text);
         }
     }
 
