@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use insta::assert_snapshot;
+use keyferry_integration::transcript::{Transcript, joined};
 use keyferry_integration::user_home::{program_at_home, write_client_file};
 
 fn called(name: &str, words: &[&str]) -> Output {
@@ -27,6 +29,14 @@ fn called_with(name: &str, words: &[&str], env: &[(&str, &str)]) -> Output {
         .unwrap()
 }
 
+/// All that a person sees who calls it by this name.
+fn transcript_of(name: &str, words: &[&str], env: &[(&str, &str)]) -> Transcript {
+    let output = called_with(name, words, env);
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert!(!printed.contains("canary"), "a token is printed: {printed}");
+    Transcript::new(name, words, &output).with_variables(env)
+}
+
 /// A kubeconfig of a hub where nothing listens.
 fn dead_hub(path: &Path, port: u16) {
     let text = format!(
@@ -42,21 +52,14 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn as_a_plugin_it_speaks_of_itself_as_kubectl_does() {
-    let help = text(&called("kubectl-keyferry", &["token", "--help"]).stdout);
-    assert!(
-        help.contains("Usage: kubectl keyferry token [OPTIONS] [ACCESS]"),
-        "{help}"
-    );
-    let wrong = text(&called("kubectl-keyferry", &["exec", "a/b"]).stderr);
-    assert!(
-        wrong.contains("Usage: kubectl keyferry exec <ACCESS> -- <COMMAND>..."),
-        "{wrong}"
-    );
-    let help = text(&called("keyferry", &["token", "--help"]).stdout);
-    assert!(
-        help.contains("Usage: keyferry token [OPTIONS] [ACCESS]"),
-        "{help}"
-    );
+    let calls = [
+        ("kubectl-keyferry", &["token", "-h"][..]),
+        ("kubectl-keyferry", &["exec", "a/b"]),
+        ("keyferry", &["token", "-h"]),
+        ("keyferry", &["exec", "a/b"]),
+    ];
+    let shown = calls.map(|(name, words)| transcript_of(name, words, &[]));
+    assert_snapshot!("it-speaks-of-itself-as-kubectl-does", joined(&shown));
     let explained = called("kubectl-keyferry", &["explain", "TargetNotGranted"]);
     assert!(explained.status.success(), "and does the same");
 }
@@ -144,39 +147,24 @@ fn the_hub_is_found_as_kubectl_finds_it() {
         ("KUBECONFIG", by_variable),
         ("KEYFERRY_KUBECONFIG", by_flag),
     ];
-    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
-    let cases: [Case<'_>; 5] = [
-        (&["keys"], &default, "connection refused at 127.0.0.1:1"),
-        (&["keys"], &variable, "connection refused at 127.0.0.1:2"),
-        (&["keys"], &own, "connection refused at 127.0.0.1:3"),
-        (
-            &["keys", "--kubeconfig", by_flag],
-            &variable,
-            "connection refused at 127.0.0.1:3",
-        ),
-        (
-            &["keys"],
-            &[("HOME", home), ("KUBECONFIG", "/no/such/kubeconfig")],
-            "KUBECONFIG names /no/such/kubeconfig, and no such file",
-        ),
+    let nowhere = [("HOME", home), ("KUBECONFIG", "/no/such/kubeconfig")];
+    let by_flag_and_variable = ["keys", "--kubeconfig", by_flag];
+    let cases = [
+        (&["keys"][..], &default[..]),
+        (&["keys"], &variable),
+        (&["keys"], &own),
+        (&by_flag_and_variable, &variable),
+        (&["keys"], &nowhere),
+        // What changes something on the hub says first which one it is.
+        (&["revoke", "--kid", "a"], &variable),
     ];
     for name in ["keyferry", "kubectl-keyferry"] {
-        for (words, env, says) in cases {
-            let said = text(&called_with(name, words, env).stderr);
-            assert!(
-                said.contains(says) && !said.contains("canary"),
-                "{name} {words:?}: {said}"
-            );
-        }
+        let shown = cases.map(|(words, env)| {
+            let shown = transcript_of(name, words, env);
+            shown.with_name(home, "/home/jane")
+        });
+        assert_snapshot!(format!("the-hub-of-{name}"), joined(&shown));
     }
-    // What changes something on the hub says first which one it is.
-    let said = text(&called_with("keyferry", &["revoke", "--kid", "a"], &variable).stderr);
-    assert!(
-        said.starts_with(&format!(
-            "hub: https://127.0.0.1:2/, by context \"hub\" of {by_variable}\n"
-        )),
-        "{said}"
-    );
 }
 
 /// kubectl may have the target's own kubeconfig in `KUBECONFIG`, whose user is the plugin: reading
@@ -201,26 +189,25 @@ fn the_exec_plugin_does_not_read_kubeconfig() {
         ])
         .output()
         .unwrap();
-    let said = text(&output.stderr);
-    assert!(
-        said.contains("no kubeconfig of the hub") && !said.contains("127.0.0.1:2"),
-        "{said}"
+    assert!(!text(&output.stderr).contains("127.0.0.1:2"), "{output:?}");
+    let shown = Transcript::new(
+        "keyferry",
+        &["credential", "a/b", "--cache-dir", &cache],
+        &output,
+    );
+    let folder = folder.path().display().to_string();
+    assert_snapshot!(
+        "the-exec-plugin-does-not-read-kubeconfig",
+        shown.with_name(&folder, "FOLDER")
     );
 }
 
 #[test]
 fn a_forgotten_double_dash_is_named() {
-    let said = text(
-        &called(
-            "keyferry",
-            &["exec", "tenant-a/prod", "kubectl", "get", "pods"],
-        )
-        .stderr,
-    );
-    assert!(
-        said.contains("unexpected argument 'kubectl'")
-            && said.contains("fix: put -- before the command"),
-        "{said}"
+    let words = ["exec", "tenant-a/prod", "kubectl", "get", "pods"];
+    assert_snapshot!(
+        "a-forgotten-double-dash",
+        transcript_of("keyferry", &words, &[])
     );
 }
 
@@ -266,46 +253,43 @@ fn a_forgotten_server_is_named() {
     std::fs::create_dir(home.path().join(".kube")).unwrap();
     dead_hub(&home.path().join(".kube/config"), 1);
     let home = home.path().display().to_string();
-    for command in [
+    let commands = [
         &["token", "a/b"][..],
         &["kubeconfig", "a/b"],
         &["exec", "a/b", "--", "true"],
-    ] {
-        for flag in [
-            ["--token-file", "/caller", "KEYFERRY_TOKEN_FILE"],
-            [
-                "--service-account",
-                "reconciler",
-                "KEYFERRY_SERVICE_ACCOUNT",
-            ],
-            [
-                "--certificate-authority",
-                "/ca.crt",
-                "KEYFERRY_CERTIFICATE_AUTHORITY",
-            ],
-            [
-                "--caller-audience",
-                "keyferry.dev",
-                "KEYFERRY_CALLER_AUDIENCE",
-            ],
-        ] {
-            let [flag, value, variable] = flag;
-            let (name, rest) = command.split_first().unwrap();
-            let by_flag = [&[*name, flag, value][..], rest].concat();
-            for output in [
-                called_with("keyferry", &by_flag, &[("HOME", &home)]),
-                called_with("keyferry", command, &[("HOME", &home), (variable, value)]),
-            ] {
-                let said = text(&output.stderr);
-                assert_eq!(output.status.code(), Some(1), "{flag}: {said}");
-                assert!(
-                    said.contains("for a Keyferry server are given, and no server")
-                        && said.contains("fix: give --server URL")
-                        && !said.contains("127.0.0.1"),
-                    "{flag}: {said}"
-                );
-            }
+    ];
+    let flags = [
+        ["--token-file", "/caller", "KEYFERRY_TOKEN_FILE"],
+        [
+            "--service-account",
+            "reconciler",
+            "KEYFERRY_SERVICE_ACCOUNT",
+        ],
+        [
+            "--certificate-authority",
+            "/ca.crt",
+            "KEYFERRY_CERTIFICATE_AUTHORITY",
+        ],
+        [
+            "--caller-audience",
+            "keyferry.dev",
+            "KEYFERRY_CALLER_AUDIENCE",
+        ],
+    ];
+    for command in commands {
+        let (name, rest) = command.split_first().unwrap();
+        let mut shown = Vec::new();
+        for [flag, value, variable] in flags {
+            let by_flag = transcript_of(
+                "keyferry",
+                &[&[*name, flag, value][..], rest].concat(),
+                &[("HOME", &home)],
+            );
+            let env = [("HOME", home.as_str()), (variable, value)];
+            let both = [by_flag, transcript_of("keyferry", command, &env)];
+            shown.extend(both.map(|it| it.with_name(&home, "/home/jane")));
         }
+        assert_snapshot!(format!("{name}-without-a-server"), joined(&shown));
     }
 }
 
@@ -335,45 +319,26 @@ fn objects_are_read_from_standard_input() {
         "discoveryURL":"https://keys.example.com/.well-known/openid-configuration"}},
         {"apiVersion":"keyferry.dev/v1alpha1","kind":"TargetAccess","metadata":{"name":"apps","namespace":"tenant-a","uid":"v","generation":1,"resourceVersion":"1","creationTimestamp":"2026-01-01T00:00:00Z"},
         "spec":{"targetClusterRef":{"name":"prod"},"serviceAccountName":"reconciler"}}]}"#;
-    let targets = piped(&["targets", "-f", "-"], list);
-    let shown = text(&targets.stdout);
-    assert!(
-        targets.status.success()
-            && shown.contains("tenant-a")
-            && shown.contains("https://prod.example.com:6443"),
-        "{shown}{}",
-        text(&targets.stderr)
+    let shown =
+        |words: &[&str], input: &str| Transcript::new("keyferry", words, &piped(words, input));
+    let read = ["targets", "-f", "-"];
+    assert_snapshot!("targets-of-objects", shown(&read, list));
+    assert_snapshot!(
+        "trust-of-objects",
+        shown(&["trust", "prod", "-f", "-"], list)
     );
-    let trust = piped(&["trust", "prod", "-f", "-"], list);
-    let file = text(&trust.stdout);
-    assert!(
-        file.contains("https://hub.example.com")
-            && file.contains("system:serviceaccount:tenant-a:reconciler")
-            && file.contains("https://keys.example.com/.well-known/openid-configuration"),
-        "{file}{}",
-        text(&trust.stderr)
-    );
-    for (input, problem) in [
-        (String::new(), "it has no object"),
+    for (case, input) in [
+        ("no-object", String::new()),
+        ("a-secret", "kind: Secret\ndata: {a: hunter2}\n".to_owned()),
+        ("an-object-of-no-hub", list.replace("\"generation\":1,", "")),
         (
-            "kind: Secret\ndata: {a: hunter2}\n".to_owned(),
-            "is neither",
-        ),
-        (list.replace("\"generation\":1,", ""), "not read from a hub"),
-        (
+            "an-old-status",
             list.replace("\"observedGeneration\":1", "\"observedGeneration\":2"),
-            "no TargetCluster has a status",
         ),
-        ("x".repeat(9 << 20), "is longer than"),
+        ("a-long-text", "x".repeat(9 << 20)),
     ] {
-        let refused = piped(&["targets", "-f", "-"], &input);
-        let said = text(&refused.stderr);
-        assert!(
-            refused.status.code() == Some(1)
-                && refused.stdout.is_empty()
-                && said.contains(problem)
-                && !said.contains("hunter2"),
-            "{problem}: {said}"
-        );
+        let refused = shown(&read, &input);
+        assert!(!refused.to_string().contains("hunter2"), "{refused}");
+        assert_snapshot!(format!("targets-of-{case}"), refused);
     }
 }
