@@ -6,6 +6,9 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+use insta::assert_snapshot;
+use keyferry_integration::transcript::{Transcript, joined};
+
 const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: prod, user: u}}]\n\
                           clusters: [{name: prod, cluster: {server: 'https://prod.example.com:6443'}}]\n\
                           users: [{name: u, user: {token: canary, client-key-data: canary}}]\n";
@@ -32,65 +35,56 @@ fn import(arguments: &[&str], input: &str) -> Output {
     output
 }
 
+/// All that a person sees of the import.
+fn transcript_of(arguments: &[&str], input: &str) -> Transcript {
+    let output = import(arguments, input);
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert!(
+        !printed.contains("canary"),
+        "a secret is printed: {printed}"
+    );
+    Transcript::new("keyferry import", arguments, &output)
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]
 fn what_it_prints_is_a_configuration() {
-    let output = import(&["-", "--audience", "https://prod.example.com"], KUBECONFIG);
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{stderr}");
-    assert!(!stdout.contains("canary") && !stderr.contains("canary"));
-    assert_eq!(
-        stderr,
-        "left out: a bearer token, a client key\nno ServiceAccount may use the target yet; list \
-         them in spec.allow\n"
-    );
+    let arguments = ["-", "--audience", "https://prod.example.com"];
+    assert_snapshot!("import", transcript_of(&arguments, KUBECONFIG));
+    let printed = text(&import(&arguments, KUBECONFIG).stdout);
     let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.yaml");
-    std::fs::write(&config, format!("{HEAD}{stdout}{ACCESS}")).unwrap();
-    let targets = Command::new(env!("CARGO_BIN_EXE_keyferry"))
-        .args(["targets", "--config"])
-        .arg(&config)
-        .output()
-        .unwrap();
-    let listed = text(&targets.stdout);
-    assert!(
-        listed.contains("https://prod.example.com:6443") && listed.contains("no"),
-        "{listed}{}",
-        text(&targets.stderr)
-    );
+    std::fs::write(
+        folder.path().join("config.yaml"),
+        format!("{HEAD}{printed}{ACCESS}"),
+    )
+    .unwrap();
+    let read = ["targets", "--config", "config.yaml"];
+    let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
+        .args(read)
+        .current_dir(folder.path())
+        .output();
+    let targets = Transcript::new("keyferry", &read, &output.unwrap());
+    assert_snapshot!("targets-of-what-import-prints", targets);
 }
 
 #[test]
 fn what_it_cannot_use_it_says() {
-    let without = import(&["-"], KUBECONFIG);
-    assert_eq!(without.status.code(), Some(2));
-    assert!(text(&without.stderr).contains("--audience <TEXT>"));
-    let cases = [
-        (
-            KUBECONFIG.replace("https://", "http://"),
-            1,
-            "not an https URL",
-        ),
-        (
-            KUBECONFIG.replace("token: canary", "token: canary, token: canary"),
-            1,
-            "each key of it once: line 6",
-        ),
-        ("canary".to_owned(), 1, "neither a kubeconfig"),
-        ("#".repeat(3 << 20), 2, "longer than"),
-    ];
-    for (input, code, says) in cases {
-        let output = import(&["-", "--audience", "prod"], &input);
-        let said = text(&output.stderr);
-        assert_eq!(
-            (output.status.code(), output.stdout.len()),
-            (Some(code), 0),
-            "{said}"
-        );
-        assert!(said.contains(says) && !said.contains("canary"), "{said}");
+    assert_snapshot!(
+        "import-without-an-audience",
+        transcript_of(&["-"], KUBECONFIG)
+    );
+    let twice = KUBECONFIG.replace("token: canary", "token: canary, token: canary");
+    for (case, input) in [
+        ("plain-http", KUBECONFIG.replace("https://", "http://")),
+        ("a-repeated-key", twice),
+        ("no-kubeconfig", "canary".to_owned()),
+        ("a-long-text", "#".repeat(3 << 20)),
+    ] {
+        let shown = transcript_of(&["-", "--audience", "prod"], &input);
+        assert_snapshot!(format!("import-of-{case}"), shown);
     }
 }
 
@@ -145,29 +139,27 @@ fn a_pipe_or_a_device_is_refused_and_not_waited_for() {
         ],
         &["keys", "--kubeconfig", "FILE"],
     ];
+    let mut shown = Vec::new();
     for command in commands {
-        for file in [pipe.as_str(), "/dev/zero"] {
-            let arguments = command
+        for (file, name) in [(pipe.as_str(), "PIPE"), ("/dev/zero", "/dev/zero")] {
+            let arguments: Vec<&str> = command
                 .iter()
-                .map(|argument| if *argument == "FILE" { file } else { argument });
+                .map(|argument| if *argument == "FILE" { file } else { argument })
+                .collect();
             let output = Command::new("timeout")
                 .args(["10", env!("CARGO_BIN_EXE_keyferry")])
-                .args(arguments)
+                .args(&arguments)
                 .stdin(Stdio::null())
                 .output();
             let output = output.unwrap();
-            let said = text(&output.stderr);
             assert!(
                 matches!(output.status.code(), Some(1 | 2)),
-                "{command:?} {file}: {:?} {said}",
-                output.status
+                "{command:?} {file}: {output:?}"
             );
-            assert!(said.contains("regular file"), "{command:?} {file}: {said}");
+            let transcript = Transcript::new("keyferry", &arguments, &output);
+            shown.push(transcript.with_name(file, name));
         }
     }
-    assert!(
-        import(&["/dev/zero", "--audience", "prod"], "")
-            .stderr
-            .ends_with(b"fix: name a file, or pipe the text into -\n")
-    );
+    shown.push(transcript_of(&["/dev/zero", "--audience", "prod"], ""));
+    assert_snapshot!("a-pipe-or-a-device", joined(&shown));
 }
