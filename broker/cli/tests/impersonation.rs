@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
+use insta::assert_snapshot;
+use keyferry_integration::transcript::{Transcript, joined};
 use keyferry_testing::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
 use secrecy::ExposeSecret;
 
@@ -28,96 +30,61 @@ fn auth_config(folder: &Path) -> PathBuf {
     path
 }
 
-fn demo(auth_config: &Path, rbac: &Path, more: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_keyferry"))
-        .args(["demo", "--once", "--auth-config"])
-        .arg(auth_config)
-        .arg("--rbac")
-        .arg(rbac)
-        .args(more)
-        .output()
-        .unwrap()
-}
-
-/// The last step of the demo.
-fn last_step(output: &Output) -> String {
-    let text = String::from_utf8(output.stdout.clone()).unwrap();
-    let (_, last) = text.split_once("\n6. ").unwrap_or_else(|| {
-        panic!("{text}{}", String::from_utf8_lossy(&output.stderr));
-    });
-    last.to_owned()
+/// All that a person sees of the demo; of its steps, the last one, in which the workload is another
+/// user.
+fn last_step(auth_config: &Path, rbac: &Path, more: &[&str]) -> Transcript {
+    let [auth_config_text, rbac] = [auth_config, rbac].map(|path| path.display().to_string());
+    let files = ["--auth-config", &auth_config_text, "--rbac", &rbac];
+    let words = [&["demo", "--once"], &files[..], more].concat();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_keyferry"));
+    let mut output = command.args(&words).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let last = text.split_once("\n6. ").map(|(_, last)| last);
+    output.stdout = last.unwrap_or_default().as_bytes().to_vec();
+    let folder = auth_config.parent().unwrap().display().to_string();
+    Transcript::new("keyferry", &words, &output)
+        .with_name(&repository().display().to_string(), "REPOSITORY")
+        .with_name(&folder, "FOLDER")
 }
 
 #[test]
 fn both_example_files_let_the_workload_be_the_deployer_alone() {
     let folder = tempfile::tempdir().unwrap();
     let auth_config = auth_config(folder.path());
-    for (file, denied) in [
-        ("legacy.yaml", "cannot impersonate-on:serviceaccount:create"),
-        (
-            "constrained.yaml",
-            "cannot impersonate:serviceaccount resource",
-        ),
-    ] {
-        let output = demo(&auth_config, &example(file), &[]);
-        let step = last_step(&output);
-        assert!(output.status.success(), "{file}: {step}");
-        assert!(
-            step.contains("201 the target sees this user:")
-                && step.contains("username  system:serviceaccount:tenant-a:deployer\n"),
-            "{file}: {step}"
-        );
-        for other in ["tenant-a:other", "apps:deployer"] {
-            let step = last_step(&demo(&auth_config, &example(file), &["--as", other]));
-            assert!(
-                step.contains("403 ") && !step.contains("201 "),
-                "{file} as {other}: {step}"
-            );
-            assert!(step.contains(denied), "{file} as {other}: {step}");
+    let group = ["--as", "tenant-a:deployer", "--as-group", "system:masters"];
+    for name in ["legacy", "constrained"] {
+        let file = example(&format!("{name}.yaml"));
+        let allowed = last_step(&auth_config, &file, &[]);
+        let users = [
+            &["--as", "tenant-a:other"][..],
+            &["--as", "apps:deployer"],
+            &group,
+        ];
+        let refused = users.map(|user| last_step(&auth_config, &file, user));
+        for step in &refused {
+            assert!(!step.to_string().contains("201 "), "{step}");
         }
-        let more = ["--as", "tenant-a:deployer", "--as-group", "system:masters"];
-        let step = last_step(&demo(&auth_config, &example(file), &more));
-        assert!(
-            step.contains("403 ") && !step.contains("201 "),
-            "{file}: {step}"
-        );
+        let all = std::iter::once(&allowed).chain(&refused);
+        assert_snapshot!(format!("demo-with-{name}"), joined(all));
     }
 }
 
 #[test]
-fn a_workload_that_the_file_refuses_is_told_why() {
+fn what_the_demo_cannot_use_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let auth_config = auth_config(folder.path());
-    let output = demo(
-        &auth_config,
-        &example("legacy.yaml"),
-        &["--service-account", "tenant-a/other"],
-    );
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("this ServiceAccount may not use this cluster") && said.contains("fix: "),
-        "{said}"
-    );
-}
-
-#[test]
-fn files_that_cannot_be_used_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let auth_config = auth_config(folder.path());
+    let legacy = example("legacy.yaml");
     let broken = folder.path().join("broken.yaml");
     std::fs::write(&broken, "kind: [").unwrap();
     let shipped = repository().join("auth-configs/hub.yaml");
-    for (auth_config, rbac, fault) in [
-        (&broken, &example("legacy.yaml"), "broken.yaml"),
-        (&shipped, &example("legacy.yaml"), "certificateAuthority"),
-        (&auth_config, &broken, "is not YAML"),
-    ] {
-        let output = demo(auth_config, rbac, &[]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(fault), "{said}");
-    }
+    let other = ["--service-account", "tenant-a/other"];
+    let shown = [
+        last_step(&auth_config, &legacy, &other),
+        last_step(&broken, &legacy, &[]),
+        last_step(&shipped, &legacy, &[]),
+        last_step(&auth_config, &broken, &[]),
+    ];
+    assert_snapshot!("demo-with-faults", joined(&shown));
 }
 
 #[test]
@@ -199,8 +166,8 @@ impl World {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Runs a command at the target; returns its exit code and all that it prints.
-    async fn run(&self, args: &[&str]) -> (Option<i32>, String) {
+    /// Runs a command at the target, and returns all that a person sees.
+    async fn run(&self, args: &[&str]) -> Transcript {
         let (token, ca) = (self.file("token"), self.file("ca.crt"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_keyferry"));
         command
@@ -209,12 +176,10 @@ impl World {
             .args(["--target-certificate-authority", &ca])
             .args(["--target-token-file", &token]);
         let output = tokio::task::spawn_blocking(move || command.output());
-        let output = output.await.unwrap().unwrap();
-        let (out, error) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        (output.status.code(), format!("{out}{error}"))
+        Transcript::new("keyferry", args, &output.await.unwrap().unwrap())
+            .with_name(&self.folder.path().display().to_string(), "FOLDER")
+            .with_name(self.target.url(), "https://TARGET")
+            .without_random_words()
     }
 }
 
@@ -231,84 +196,50 @@ async fn whoami_and_can_i_ask_as_another_user() {
         "--as-user-extra",
         "example.com/team=red",
     ];
-    let (code, text) = world
-        .run(&[&["whoami", "-o", "json"][..], &everything].concat())
-        .await;
-    assert_eq!(code, Some(0), "{text}");
-    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(
-        document["impersonated"],
-        serde_json::json!({
-            "username": "jane", "uid": "u-1", "groups": ["developers", "system:authenticated"],
-            "extra": { "example.com/team": ["red"] },
-        })
-    );
-    assert_eq!(
-        document["user"]["username"],
-        "hub:system:serviceaccount:ci:app"
-    );
-
-    let (code, text) = world.run(&["can-i", "get", "pods", "--as", "jane"]).await;
-    assert_eq!(code, Some(0), "{text}");
-    assert!(text.starts_with("yes: jane may get pods"), "{text}");
-    let (code, text) = world
-        .run(&["can-i", "delete", "pods", "--as", "jane"])
-        .await;
-    assert_eq!(code, Some(1), "{text}");
-    assert!(
-        text.contains("no: jane may not") && text.contains("kind: Cluster"),
-        "{text}"
-    );
-    let (code, text) = world
-        .run(&["can-i", "--list", "-o", "json", "--as", "jane"])
-        .await;
-    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((code, &document["user"]), (Some(0), &"jane".into()));
-    assert_eq!(document["incomplete"], false, "{document}");
-    let rules = document["rules"].as_array().unwrap();
-    let reads = serde_json::json!({
-        "groups": ["*"], "resources": ["*"], "names": [], "verbs": ["get", "list", "watch"],
-    });
-    assert!(rules.contains(&reads), "{document}");
+    let whoami = [&["whoami", "-o", "json"][..], &everything].concat();
+    for (case, args) in [
+        ("whoami-as-another-user", &whoami[..]),
+        ("can-i-says-yes", &["can-i", "get", "pods", "--as", "jane"]),
+        (
+            "can-i-says-no",
+            &["can-i", "delete", "pods", "--as", "jane"],
+        ),
+        (
+            "can-i-lists",
+            &["can-i", "--list", "-o", "json", "--as", "jane"],
+        ),
+    ] {
+        assert_snapshot!(case, world.run(args).await);
+    }
 }
 
 #[tokio::test]
 async fn a_refused_impersonation_names_its_reason() {
     let world = World::start(false).await;
     let apps = world.file("apps.yaml");
+    let mut shown = Vec::new();
     for args in [
         &["whoami", "--as", "joe"][..],
         &["whoami", "--as", "jane", "--as-group", "admins"],
         &["can-i", "get", "pods", "--as", "joe"],
+        &["can-i", "get", "pods", "--as", "joe", "-o", "json"],
         &["can-i", "--list", "--as", "joe"],
         &["can-i", "apply", "-f", &apps, "--as", "joe"],
     ] {
-        let (code, text) = world.run(args).await;
-        assert_eq!(code, Some(1), "{args:?}: {text}");
-        for expected in ["ImpersonationDenied", "cannot impersonate", "fix: "] {
-            assert!(text.contains(expected), "{args:?}: {text}");
-        }
-        assert!(!text.contains("kind: "), "a Role would not help: {text}");
+        let answer = world.run(args).await;
+        let has_role = answer.to_string().contains("kind: ");
+        assert!(!has_role, "a Role would not help: {answer}");
+        shown.push(answer);
     }
-    let (code, text) = world
-        .run(&["can-i", "get", "pods", "--as", "joe", "-o", "json"])
-        .await;
-    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(code, Some(1), "{text}");
-    assert_eq!(document["answer"], "no");
-    assert_eq!(document["reason"], "ImpersonationDenied");
+    assert_snapshot!("impersonation-denied", joined(&shown));
 }
 
 #[tokio::test]
 async fn a_dropped_impersonation_is_no_answer() {
     let world = World::start(true).await;
-    let (code, text) = world.run(&["whoami", "--as", "jane"]).await;
-    assert_eq!(code, Some(1), "{text}");
-    assert!(
-        text.contains("ImpersonationIgnored") && text.contains("fix: "),
-        "{text}"
-    );
-    let (code, text) = world.run(&["can-i", "get", "pods", "--as", "jane"]).await;
-    assert_eq!(code, Some(2), "{text}");
-    assert!(text.contains("ImpersonationIgnored"), "{text}");
+    let shown = [
+        world.run(&["whoami", "--as", "jane"]).await,
+        world.run(&["can-i", "get", "pods", "--as", "jane"]).await,
+    ];
+    assert_snapshot!("impersonation-ignored", joined(&shown));
 }
