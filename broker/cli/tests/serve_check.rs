@@ -4,15 +4,17 @@
 
 use std::process::Command;
 
+use insta::assert_snapshot;
+use keyferry_integration::transcript::{Transcript, joined};
 use keyferry_testing::{Authority, EmbeddedHub, Fault, HubOptions, Route};
 
-/// The exit code of the check and what it prints, for an external issuer at this address.
-fn check(issuer: &EmbeddedHub, flags: &[&str]) -> (i32, String) {
+/// All that a person sees of the check, for an external issuer at this address.
+fn check(issuer: &EmbeddedHub, flags: &[&str]) -> Transcript {
     check_trusting(issuer.ca_pem(), issuer, flags)
 }
 
 /// As [`check`], with this `certificateAuthority`.
-fn check_trusting(ca_pem: &str, issuer: &EmbeddedHub, flags: &[&str]) -> (i32, String) {
+fn check_trusting(ca_pem: &str, issuer: &EmbeddedHub, flags: &[&str]) -> Transcript {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.yaml");
     let (url, ca) = (issuer.url(), serde_json::Value::from(ca_pem));
@@ -25,15 +27,14 @@ fn check_trusting(ca_pem: &str, issuer: &EmbeddedHub, flags: &[&str]) -> (i32, S
          serviceAccount: {{namespace: tenant-a, name: deployer}}\n"
     );
     std::fs::write(&config, text).unwrap();
+    let words = [&["serve", "--check", "--config", "config.yaml"][..], flags].concat();
     let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
-        .args(["serve", "--check", "--config"])
-        .arg(&config)
-        .args(flags)
+        .args(&words)
+        .current_dir(folder.path())
         .env_clear()
         .output()
         .unwrap();
-    let said = String::from_utf8([output.stderr, output.stdout].concat()).unwrap();
-    (output.status.code().unwrap(), said)
+    Transcript::new("keyferry", &words, &output).with_name(url, "https://ISSUER")
 }
 
 const NETWORK: [&str; 3] = ["--network", "--allow-target-cidr", "127.0.0.0/8"];
@@ -48,35 +49,33 @@ fn keys(body: &str) -> Fault {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_issuer_whose_keys_cannot_be_used_is_a_mistake() {
     let issuer = EmbeddedHub::start(HubOptions::default()).await.unwrap();
-    let (code, said) = check(&issuer, &NETWORK);
-    assert_eq!(code, 0, "{said}");
-    assert!(!said.contains("externalIssuers"), "{said}");
-    for (body, says) in [
+    assert_snapshot!("an-issuer-with-keys", check(&issuer, &NETWORK));
+    let unasked = check(&issuer, &[]);
+    assert_snapshot!("an-issuer-that-is-not-asked", unasked);
+    for (case, body) in [
         (
+            "a-private-key",
             r#"{"keys":[{"kty":"EC","kid":"a","crv":"P-256","x":"AA","y":"AA","d":"canary"}]}"#,
-            "key set publishes a private EC key: keys[0]",
         ),
         (
+            "a-symmetric-key",
             r#"{"keys":[{"kty":"oct","kid":"a","k":"canary"}]}"#,
-            "key set publishes a symmetric key: keys[0]",
         ),
-        (r#"{"keys":[]}"#, "key set has no usable key among its 0"),
+        ("no-key", r#"{"keys":[]}"#),
         (
+            "a-key-for-encryption",
             r#"{"keys":[{"kty":"RSA","kid":"a","use":"enc","n":"AA","e":"AQAB"}]}"#,
-            "keys[0] has a use other than sig",
         ),
     ] {
         issuer.set_fault(Route::Jwks, keys(body));
-        let (code, said) = check(&issuer, &NETWORK);
-        assert_eq!(code, 1, "{said}");
-        assert!(
-            said.contains("error: externalIssuers[0].url https://127.0.0.1:"),
-            "{said}"
+        let shown = check(&issuer, &NETWORK);
+        assert!(!shown.to_string().contains("canary"), "{shown}");
+        assert_snapshot!(format!("an-issuer-with-{case}"), shown);
+        assert_eq!(
+            check(&issuer, &[]).to_string(),
+            unasked.to_string(),
+            "without the flag, nothing is fetched"
         );
-        assert!(said.contains(says) && said.contains("\nfix: "), "{said}");
-        assert!(!said.contains("canary"), "{said}");
-        // Without the flag, nothing is fetched.
-        assert_eq!(check(&issuer, &[]).0, 0);
     }
 }
 
@@ -84,16 +83,7 @@ async fn an_issuer_whose_keys_cannot_be_used_is_a_mistake() {
 async fn an_issuer_that_is_not_read_from_here_is_a_warning() {
     let issuer = EmbeddedHub::start(HubOptions::default()).await.unwrap();
     // No network is allowed, so nothing is sent to the loopback address.
-    let (code, said) = check(&issuer, &["--network"]);
-    assert_eq!(code, 0, "{said}");
-    assert!(
-        said.contains("warning: not checked: externalIssuers[0].url"),
-        "{said}"
-    );
-    assert!(
-        said.contains("1 issuer(s) not checked") && !said.contains("no mistakes"),
-        "{said}"
-    );
+    let refused = check(&issuer, &["--network"]);
     issuer.set_fault(
         Route::Jwks,
         Fault::Status {
@@ -101,31 +91,18 @@ async fn an_issuer_that_is_not_read_from_here_is_a_warning() {
             retry_after: None,
         },
     );
-    let (code, said) = check(&issuer, &NETWORK);
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("1 issuer(s) not checked"), "{said}");
+    let unavailable = check(&issuer, &NETWORK);
     issuer.stop().await;
-    let (code, said) = check(&issuer, &NETWORK);
-    assert_eq!(code, 0, "{said}");
-    assert!(
-        said.contains("warning: not checked: externalIssuers[0].url"),
-        "{said}"
-    );
+    let shown = [refused, unavailable, check(&issuer, &NETWORK)];
+    assert_snapshot!("an-issuer-that-is-not-read-from-here", joined(&shown));
 }
 
 /// The server would refuse every token of these issuers, from wherever it reads their documents.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_issuer_that_the_server_cannot_read_either_is_a_mistake() {
     let issuer = EmbeddedHub::start(HubOptions::default()).await.unwrap();
-    let mistake = |(code, said): (i32, String), says: &str| {
-        assert_eq!(code, 1, "{said}");
-        assert!(said.contains("error: externalIssuers[0].url"), "{said}");
-        assert!(said.contains(says) && said.contains("\nfix: "), "{said}");
-        assert!(!said.contains("no mistakes"), "{said}");
-    };
     let other = Authority::new("another CA").unwrap();
-    let refused = check_trusting(other.ca_pem(), &issuer, &NETWORK);
-    mistake(refused, "its certificate is signed by an unknown CA");
+    let unknown_ca = check_trusting(other.ca_pem(), &issuer, &NETWORK);
     issuer.set_fault(
         Route::Jwks,
         Fault::Status {
@@ -133,7 +110,8 @@ async fn an_issuer_that_the_server_cannot_read_either_is_a_mistake() {
             retry_after: None,
         },
     );
-    mistake(check(&issuer, &NETWORK), "it answered 404, not 200");
+    let not_found = check(&issuer, &NETWORK);
     issuer.set_fault(Route::Jwks, keys(&" ".repeat(2 << 20)));
-    mistake(check(&issuer, &NETWORK), "its answer is too long");
+    let shown = [unknown_ca, not_found, check(&issuer, &NETWORK)];
+    assert_snapshot!("an-issuer-that-the-server-cannot-read", joined(&shown));
 }
