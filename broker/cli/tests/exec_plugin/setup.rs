@@ -1,5 +1,6 @@
 //! A server that answers exchanges as it is told, and the plugin called as kubectl calls it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use keyferry_integration::https::HttpsServer;
 use keyferry_integration::pki::TestCa;
+use keyferry_integration::transcript::Transcript;
 use keyferry_integration::user_home::{program_at_home, write_client_file};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -34,11 +36,16 @@ pub(crate) struct Setup {
     shelf: Shelf,
 }
 
+/// The variables that every call has, and no transcript shows.
+const OF_EVERY_CALL: [&str; 2] = ["HOME", "XDG_CACHE_HOME"];
+
 /// What the plugin said.
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// The whole call, for a snapshot.
+    pub(crate) shown: Transcript,
 }
 
 /// A token that ends after so many seconds. Its signature is what must not be found where no token
@@ -211,12 +218,13 @@ impl Setup {
     /// Runs another command of the program.
     pub(crate) async fn run_command(&self, arguments: &[&str], env: &[(&str, &str)]) -> Said {
         let mut command = self.bare(arguments, None);
-        ended(command.envs(env.iter().copied())).await
+        self.ended(command.envs(env.iter().copied())).await
     }
 
     /// Runs the plugin with the user's own file and without an ACCESS.
     pub(crate) async fn run_unnamed(&self, client_file: &str, exec_info: Option<&str>) -> Said {
-        ended(&mut self.bare(&["credential", "--client-config", client_file], exec_info)).await
+        let words = ["credential", "--client-config", client_file];
+        self.ended(&mut self.bare(&words, exec_info)).await
     }
 
     pub(crate) fn command(
@@ -244,6 +252,30 @@ impl Setup {
         command
     }
 
+    async fn ended(&self, command: &mut tokio::process::Command) -> Said {
+        let output = tokio::time::timeout(Duration::from_secs(60), command.output());
+        let output = output.await.unwrap().unwrap();
+        let command = command.as_std();
+        let arguments: Vec<&str> = command.get_args().filter_map(OsStr::to_str).collect();
+        let variables: Vec<(&str, &str)> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))
+            .filter(|(name, _)| !OF_EVERY_CALL.contains(name))
+            .collect();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Said {
+            code: output.status.code(),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+            shown: Transcript::new("keyferry", &arguments, &output)
+                .with_variables(&variables)
+                .with_name(&self.folder.path().display().to_string(), "/home/jane")
+                // What kubectl says of the right target; the tests are about other ones.
+                .with_name(&exec_info_json("v1", self.cluster()), "OF_THE_TARGET")
+                .without_random_words(),
+        }
+    }
+
     async fn call(
         &self,
         arguments: &[&str],
@@ -251,26 +283,12 @@ impl Setup {
         env: &[(&str, &str)],
     ) -> Said {
         let mut command = self.command(arguments, exec_info);
-        ended(command.envs(env.iter().copied())).await
-    }
-}
-
-async fn ended(command: &mut tokio::process::Command) -> Said {
-    let output = tokio::time::timeout(Duration::from_secs(60), command.output());
-    said(output.await.unwrap().unwrap())
-}
-
-fn said(output: std::process::Output) -> Said {
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said {
-        code: output.status.code(),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
+        self.ended(command.envs(env.iter().copied())).await
     }
 }
 
 /// What must have failed: nothing on standard output, one error and no token on the other.
-pub(crate) fn failed(said: Said) -> String {
+pub(crate) fn failed(said: Said) -> Said {
     assert_eq!(
         (said.code, said.stdout.as_str()),
         (Some(1), ""),
@@ -289,5 +307,5 @@ pub(crate) fn failed(said: Said) -> String {
         "{}",
         said.stderr
     );
-    said.stderr
+    said
 }
