@@ -5,6 +5,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use insta::assert_snapshot;
+use keyferry_integration::transcript::{Transcript, joined};
+
 struct Demo(Child);
 
 impl Drop for Demo {
@@ -52,6 +55,38 @@ fn with_script(mut command: Vec<String>, script: &str) -> Vec<String> {
     command
 }
 
+/// All that a person sees of a command beside the demo.
+fn transcript_of(words: &[String], folder: &str) -> Transcript {
+    // The demo prints this setting before its first command that connects to the target.
+    let variables = [("KEYFERRY_ALLOW_TARGET_CIDR", "127.0.0.0/8")];
+    let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
+        .envs(variables)
+        .args(words)
+        .output()
+        .unwrap();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Transcript::new("keyferry", &words, &output)
+        .with_variables(&variables)
+        .with_name(folder, "DEMO")
+        // A second may begin between two readings.
+        .with_name("by +1 s", "by +0 s")
+        .with_name("by -1 s", "by +0 s")
+        .without_random_words()
+}
+
+/// The value of a flag in the printed commands.
+fn value_of(commands: &[Vec<String>], flag: &str) -> String {
+    let mut words = commands.iter().flatten();
+    words.find(|word| *word == flag).unwrap();
+    words.next().unwrap().clone()
+}
+
+/// The folder of the demo's files.
+fn folder_of(commands: &[Vec<String>]) -> String {
+    let config = value_of(commands, "--config");
+    config.strip_suffix("/config.yaml").unwrap().to_owned()
+}
+
 fn signal(process: &Child, name: &str) {
     assert!(
         Command::new("kill")
@@ -65,32 +100,50 @@ fn signal(process: &Child, name: &str) {
 #[test]
 fn the_printed_commands_work_while_it_runs() {
     let (mut demo, commands) = start();
-    for command in commands {
-        let command = with_script(
-            command,
-            "grep -c 'certificate-authority-data' \"$KUBECONFIG\"",
-        );
-        // The demo prints this setting before its first command that connects to the target.
-        let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
-            .env("KEYFERRY_ALLOW_TARGET_CIDR", "127.0.0.0/8")
-            .args(&command)
-            .output()
-            .unwrap();
-        let (stdout, stderr) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        assert!(
-            output.status.success(),
-            "keyferry {}: {stderr}",
-            command.join(" ")
-        );
-        assert!(
-            !stdout.trim().is_empty(),
-            "keyferry {} prints something",
-            command.join(" ")
-        );
-    }
+    let folder = folder_of(&commands);
+    let hub = format!("{folder}/hub.kubeconfig");
+    let documents = format!("{folder}/documents");
+    let config = format!("{folder}/config.yaml");
+    let export = [
+        "export",
+        &documents,
+        "--config",
+        &config,
+        "--kubeconfig",
+        &hub,
+    ];
+    let keys = ["keys", "--kubeconfig", &hub];
+    let tokens = format!("{folder}/tokens");
+    let server = ["--server", "--certificate-authority", "--token-file"];
+    let flags = server
+        .map(|flag| [flag.to_owned(), value_of(&commands, flag)])
+        .concat();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let agent = [
+        &["agent", "tenant-a/prod", "--dir", &tokens, "--once"][..],
+        &flags,
+    ]
+    .concat();
+    let whoami = [&["whoami", "tenant-a/prod"][..], &flags].concat();
+    let other = [&["token", "tenant-b/prod"][..], &flags].concat();
+    let further = [&export[..], &keys, &agent, &whoami, &other].map(|words| {
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    });
+    let shown: Vec<Transcript> = commands
+        .into_iter()
+        .map(|command| {
+            with_script(
+                command,
+                "grep -c certificate-authority-data \"$KUBECONFIG\"",
+            )
+        })
+        .chain(further)
+        .map(|words| transcript_of(&words, &folder))
+        .collect();
+    assert_snapshot!("commands-while-the-demo-runs", joined(&shown));
     signal(&demo.0, "-INT");
     assert!(demo.0.wait().unwrap().success(), "Ctrl-C is the normal end");
 }
