@@ -1,0 +1,312 @@
+//! All that a person sees of commands that need no hub and no target, and of the main mistakes in
+//! calling each command. Other tests show what commands print with a hub.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use insta::assert_snapshot;
+use keyferry_integration::transcript::{Transcript, joined};
+
+const CONFIG: &str = "apiVersion: config.keyferry.dev/v1alpha1
+kind: ServerConfiguration
+hubName: hub
+publicURL: https://keyferry.test
+discovery: {tls: {secretName: tls}}
+api: {tls: {secretName: tls}}
+---
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetCluster
+metadata: {name: prod}
+spec:
+  address: https://prod.test:6443
+  audience: https://prod.test
+  identity: {clusterName: prod, clusterDNS: prod.fleet.test, environment: production}
+  allow: [{namespaces: [tenant-a], serviceAccounts: [reconciler]}]
+---
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetAccess
+metadata: {name: prod, namespace: tenant-a}
+spec: {targetClusterRef: {name: prod}, serviceAccountName: reconciler}
+";
+
+/// Calls the program in a folder with these files, which is the home folder too.
+fn transcript_of(line: &str) -> Transcript {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("config.yaml", CONFIG);
+    write("typo.yaml", &CONFIG.replace("hubName", "hubNam"));
+    write(
+        "kubeconfig",
+        "apiVersion: v1\nkind: Config\ncurrent-context: hub\n\
+         contexts: [{name: hub, context: {cluster: c, user: u}}]\n\
+         clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+         users: [{name: u, user: {token: hunter2}}]\n",
+    );
+    let words = shlex::split(line).unwrap();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
+        .args(&words)
+        .current_dir(folder.path())
+        .env_clear()
+        .env("HOME", folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let shown = Transcript::new("keyferry", &words, &output)
+        .with_name(&folder.path().display().to_string(), "/home/jane")
+        .without_random_words();
+    assert!(!shown.to_string().contains("hunter2"), "{shown}");
+    shown
+}
+
+#[test]
+fn what_is_printed_without_a_hub() {
+    for (case, line) in [
+        ("targets", "targets --config config.yaml"),
+        ("targets-as-json", "targets --config config.yaml -o json"),
+        (
+            "runtime-info",
+            "runtime-info prod --config config.yaml --internal-api-url https://keyferry.test:9443",
+        ),
+        (
+            "proxy-role",
+            "proxy-role charts-0 -n charts --port 8080 --account tenant-a/reader",
+        ),
+        ("tls-init", "tls init https://keyferry.test"),
+        (
+            "inputs-credential-new",
+            "inputs credential new prod --cluster prod.fleet.test",
+        ),
+        ("serve-check", "serve --check --config config.yaml"),
+        ("doctor-without-anything", "doctor"),
+    ] {
+        assert_snapshot!(case, transcript_of(line));
+    }
+}
+
+/// Each command with its main mistakes: what is missing, what is wrong, and a hub that is not there.
+#[test]
+fn what_is_wrong_is_said_with_its_fix() {
+    const HUB: &str = "--kubeconfig kubeconfig";
+    let mistakes: [(&str, &[&str]); 23] = [
+        (
+            "exec",
+            &["exec", "exec tenant-a/prod -- true", "exec a -- true"],
+        ),
+        ("kubeconfig", &["kubeconfig", "kubeconfig tenant-a/prod"]),
+        (
+            "token",
+            &[
+                "token",
+                "token tenant-a/prod",
+                "token tenant-a/prod --server http://keyferry.test",
+                "token tenant-a/prod --config config.yaml HUB",
+            ],
+        ),
+        (
+            "agent",
+            &["agent", "agent tenant-a/prod --dir tokens --once"],
+        ),
+        (
+            "serve",
+            &[
+                "serve",
+                "serve --check --config nowhere.yaml",
+                "serve --check --config typo.yaml",
+            ],
+        ),
+        ("keys", &["keys", "keys HUB"]),
+        (
+            "revoke",
+            &["revoke", "revoke --kid a", "revoke --kid a HUB"],
+        ),
+        (
+            "admission-policies",
+            &[
+                "admission-policies --check",
+                "admission-policies --check HUB",
+            ],
+        ),
+        (
+            "tls",
+            &[
+                "tls init http://keyferry.test",
+                "tls renew https://keyferry.test",
+                "tls renew https://keyferry.test --ca-secret nowhere.yaml",
+            ],
+        ),
+        (
+            "inputs",
+            &[
+                "inputs credential new prod",
+                "inputs credential new prod --admin --cluster prod.fleet.test",
+                "inputs credential rotate --hub-secret nowhere.yaml",
+            ],
+        ),
+        (
+            "approve-certificates",
+            &[
+                "approve-certificates HUB",
+                "approve-certificates --config config.yaml HUB",
+            ],
+        ),
+        (
+            "export",
+            &["export", "export documents", "export documents HUB"],
+        ),
+        (
+            "targets",
+            &[
+                "targets",
+                "targets --config nowhere.yaml",
+                "targets --config typo.yaml",
+                "targets HUB",
+            ],
+        ),
+        (
+            "onboard",
+            &[
+                "onboard target prod",
+                "onboard tenant tenant-a --target prod",
+                "onboard tenant tenant-a --target prod --service-account reconciler HUB",
+            ],
+        ),
+        (
+            "offboard",
+            &[
+                "offboard target",
+                "offboard target prod",
+                "offboard tenant tenant-a/reconciler --target prod HUB",
+                "offboard target prod HUB",
+            ],
+        ),
+        (
+            "proxy-role",
+            &[
+                "proxy-role charts-0",
+                "proxy-role charts-0 -n charts --port 8080 --account tenant-a",
+            ],
+        ),
+        (
+            "runtime-info",
+            &[
+                "runtime-info prod",
+                "runtime-info other --config config.yaml --internal-api-url https://keyferry.test",
+                "runtime-info prod --config config.yaml --internal-api-url http://keyferry.test",
+            ],
+        ),
+        ("crds", &["crds --yaml"]),
+        (
+            "doctor",
+            &[
+                "doctor tenant-a/prod",
+                "doctor prod --config config.yaml",
+                "doctor tenant-a/prod --server https://127.0.0.1:1 --token-file nowhere",
+            ],
+        ),
+        (
+            "whoami",
+            &[
+                "whoami",
+                "whoami --target-address https://127.0.0.1:1 --target-token-file nowhere",
+            ],
+        ),
+        (
+            "can-i",
+            &["can-i", "can-i get pods", "can-i apply -f nowhere.yaml"],
+        ),
+        ("completion", &["completion", "completion zs"]),
+        ("no-command", &["tok", "--verbos"]),
+    ];
+    for (command, lines) in mistakes {
+        let shown: Vec<Transcript> = lines
+            .iter()
+            .map(|line| transcript_of(&line.replace("HUB", HUB)))
+            .collect();
+        for transcript in &shown {
+            assert!(
+                !transcript.to_string().contains("exit code 0"),
+                "{transcript}"
+            );
+        }
+        assert_snapshot!(format!("{command}-with-mistakes"), joined(&shown));
+    }
+}
+
+/// What a command prints when all is well, where no snapshot can show it.
+const SHOWN_ELSEWHERE: [(&str, &str); 7] = [
+    ("crds", "the files of broker/crds, which a test compares"),
+    (
+        "admission-policies",
+        "the files of examples/admission-policies, which a test compares",
+    ),
+    ("completion", "a script that clap writes"),
+    ("revoke", "needs a hub with two keys: the suite rotation"),
+    (
+        "approve-certificates",
+        "needs a hub with the admission policies: the suite flux",
+    ),
+    (
+        "onboard",
+        "needs a hub with the admission policies: the suite walk",
+    ),
+    (
+        "offboard",
+        "needs a hub with the admission policies: the suite walk",
+    ),
+];
+
+/// A changed word of any command is seen in a snapshot, when all is well and when it is not.
+#[test]
+fn every_command_has_a_snapshot_of_its_output_and_of_its_mistakes() {
+    let help = Command::new(env!("CARGO_BIN_EXE_keyferry"))
+        .arg("--help")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let commands: BTreeSet<&str> = help
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| line.starts_with(|letter: char| letter.is_ascii_lowercase()))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert!(commands.len() > 20, "{help}");
+    let (well, failed) = recorded_commands();
+    let elsewhere: BTreeSet<&str> = SHOWN_ELSEWHERE.iter().map(|(name, _)| *name).collect();
+    for command in commands {
+        assert!(
+            failed.contains(command),
+            "no snapshot shows a mistake: {command}"
+        );
+        assert_eq!(
+            well.contains(command),
+            !elsewhere.contains(command),
+            "{command} has a snapshot when all is well, or stands in the list above"
+        );
+    }
+}
+
+/// The commands that ended with exit code 0, and those that did not, in all transcripts.
+fn recorded_commands() -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut well, mut failed) = (BTreeSet::new(), BTreeSet::new());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let mut command = None;
+        for line in text.lines() {
+            if let Some((_, rest)) = line
+                .strip_prefix('$')
+                .and_then(|it| it.split_once("keyferry "))
+            {
+                command = rest.split(' ').next().map(str::to_owned);
+            } else if let Some(code) = line.strip_prefix("--- exit code ") {
+                let commands = if code == "0" { &mut well } else { &mut failed };
+                commands.extend(command.take());
+            }
+        }
+    }
+    (well, failed)
+}
