@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use clap::Parser;
+use insta::assert_snapshot;
 use keyferry_api::config::{Overrides, of_hub_objects};
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_kube_authn::lint::Finding;
@@ -46,6 +47,11 @@ fn printed(line: &[&str]) -> Result<Printed, String> {
         namespaces: Ok(BTreeMap::new()),
     });
     print(&args, known.as_ref()).map_err(|error| error.to_string())
+}
+
+/// A printed text and its notes, as a person sees them.
+fn with_notes(printed: &Printed) -> String {
+    format!("{}\nnotes:\n{}", printed.text, printed.notes.join("\n"))
 }
 
 fn ca() -> tempfile::NamedTempFile {
@@ -178,6 +184,17 @@ fn every_form_holds_rules_for_every_minor() {
 }
 
 #[test]
+fn the_form_of_each_distribution_is_as_recorded() {
+    for format in Format::value_variants() {
+        let name = format.to_possible_value().unwrap();
+        let name = name.get_name();
+        let flag = format!("--format={name}");
+        let printed = printed(&[&HUB[..], &[&flag, "--kubernetes=1.36"]].concat()).unwrap();
+        assert_snapshot!(format!("for-{name}"), with_notes(&printed));
+    }
+}
+
+#[test]
 fn the_admission_policy_holds() {
     let file = printed(&HUB[..8]).unwrap().text;
     let minor = Minor::V1_37;
@@ -245,31 +262,26 @@ fn the_admission_policy_holds() {
 
 #[test]
 fn what_would_open_the_target_is_refused() {
-    for (flag, needle) in [
-        ("--prefix=", "cluster's own"),
-        ("--prefix=system:hub:", "system:"),
-        ("--prefix=a'b", "letters"),
-        ("--issuer=http://hub", "--issuer"),
+    let without = |name: &str| {
+        let kept = HUB.into_iter().filter(|known| !known.starts_with(name));
+        kept.collect::<Vec<&str>>()
+    };
+    let mut problems = Vec::new();
+    for flag in [
+        "--prefix=",
+        "--prefix=system:hub:",
+        "--prefix=a'b",
+        "--issuer=http://hub",
     ] {
         let name = flag.split('=').next().unwrap();
-        let line: Vec<&str> = HUB
-            .into_iter()
-            .filter(|known| !known.starts_with(name))
-            .chain([flag])
-            .collect();
-        let problem = printed(&line).unwrap_err();
-        assert!(problem.contains(needle), "{flag}: {problem}");
+        let line = [&without(name)[..], &[flag]].concat();
+        problems.push(format!("{flag}: {}", printed(&line).unwrap_err()));
     }
-    let nobody: Vec<&str> = HUB
-        .into_iter()
-        .filter(|flag| !flag.starts_with("--allow"))
-        .collect();
-    assert!(printed(&nobody).unwrap_err().contains("--allow"));
-    assert!(
-        printed(&[&HUB[..], &["--kubernetes=1.29"]].concat())
-            .unwrap_err()
-            .contains("before 1.30")
-    );
+    let nobody = printed(&without("--allow")).unwrap_err();
+    problems.push(format!("no --allow: {nobody}"));
+    let old = printed(&[&HUB[..], &["--kubernetes=1.29"]].concat()).unwrap_err();
+    problems.push(format!("--kubernetes=1.29: {old}"));
+    assert_snapshot!("what-would-open-the-target", problems.join("\n\n"));
 }
 
 #[test]
@@ -352,8 +364,12 @@ const KEEPS_EMPTY_LINES: &str = "  - issuer:\n      url: https://more\n      aud
 fn merge(old: &str) -> Result<String, String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), old).unwrap();
-    let flag = format!("--merge={}", file.path().display());
-    printed(&[&HUB[..8], &[&flag]].concat()).map(|printed| printed.text)
+    let path = file.path().display().to_string();
+    let flag = format!("--merge={path}");
+    let printed = printed(&[&HUB[..8], &[&flag]].concat());
+    printed
+        .map(|printed| printed.text)
+        .map_err(|problem| problem.replace(&path, "FILE"))
 }
 
 #[test]
@@ -388,21 +404,14 @@ fn a_merged_file_keeps_every_byte_of_the_old_one() {
 
 #[test]
 fn a_file_that_text_cannot_be_added_to_is_refused() {
-    let alias = format!(
-        "{}x-jwt: 1\n",
-        OLD.replace("jwt: # people\n", "jwt: &list\n")
-    );
-    assert!(merge(&alias).unwrap_err().contains("x-jwt"));
-    assert!(
-        merge(&OLD.replace("claim: sub", "claimz: sub"))
-            .unwrap_err()
-            .contains("claimz")
-    );
-    assert!(
-        merge(&OLD.replace("https://people", "https://hub.example.com"))
-            .unwrap_err()
-            .contains("only one")
-    );
+    let alias = OLD.replace("jwt: # people\n", "jwt: &list\n");
+    let problems = [
+        format!("{alias}x-jwt: 1\n"),
+        OLD.replace("claim: sub", "claimz: sub"),
+        OLD.replace("https://people", "https://hub.example.com"),
+    ]
+    .map(|old| merge(&old).unwrap_err());
+    assert_snapshot!("a-file-that-text-cannot-be-added-to", problems.join("\n\n"));
 }
 
 #[test]
