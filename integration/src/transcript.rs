@@ -60,7 +60,8 @@ impl Transcript {
     }
 
     /// Shows `TOKEN`, `CERTIFICATE`, `UUID`, `TIME` and `RANDOM` in place of such words, `PORT` in
-    /// place of a random port of this machine, and no line of PEM.
+    /// place of a random port of this machine, `/TEMPORARY` in place of a folder for temporary files,
+    /// and no line of PEM.
     #[must_use]
     pub fn without_random_words(mut self) -> Self {
         self.shows_random_words = false;
@@ -180,6 +181,12 @@ fn name_of_random_word(word: &str) -> Option<String> {
     if word.contains('T') && word.parse::<jiff::Timestamp>().is_ok() {
         return Some("TIME".to_owned());
     }
+    let temporary = format!("{}/", std::env::temp_dir().display());
+    if let Some((before, after)) = word.split_once(&temporary) {
+        let below = after.split_once('/').map(|(_, below)| format!("/{below}"));
+        let below = below.unwrap_or_default();
+        return Some(format!("{before}/TEMPORARY{below}"));
+    }
     if let Some((before, after)) = word.split_once(LOOPBACK) {
         let path = after.trim_start_matches(|letter: char| letter.is_ascii_digit());
         if after.len() - path.len() < RANDOM_PORT_DIGITS {
@@ -223,6 +230,10 @@ mod tests {
             ("at 2026-01-01T00:00:00Z: x", "at TIME: x"),
             ("(request id f4dd1dcf5faf5836)", "(request id ID)"),
             ("at 127.0.0.1:1", "at 127.0.0.1:1"),
+            (
+                &format!("in {}", std::env::temp_dir().join(".tmpAb/c").display()),
+                "in /TEMPORARY/c",
+            ),
             ("'eyJh.eyJi.c', 1", "'TOKEN', 1"),
             ("a: LS0tLS1CRUdJTiBD==;", "a: CERTIFICATE;"),
             (

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::transcript::Transcript;
 use keyferry_integration::world::{ACCOUNT, AUDIENCE_A, TENANT, World, caller_token, claims};
 use serde_json::json;
 use tempfile::TempDir;
@@ -15,6 +16,8 @@ pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// The whole call, for a snapshot.
+    pub(crate) shown: Transcript,
 }
 
 pub(crate) async fn keyferry(
@@ -28,6 +31,14 @@ pub(crate) async fn keyferry(
         code: output.status.code(),
         stdout: text(&output.stdout),
         stderr: text(&output.stderr),
+        shown: Transcript::new("keyferry", args, &output)
+            .with_variables(env)
+            .with_name(&world.broker().api_url(), "https://KEYFERRY")
+            .with_name(&world.broker().discovery_url(), "https://DISCOVERY")
+            .with_name(&world.hub().url(), "https://HUB")
+            .with_name(&world.target_a().url(), "https://TARGET-A")
+            .with_name(&world.target_b().url(), "https://TARGET-B")
+            .without_random_words(),
     })
 }
 
@@ -38,12 +49,12 @@ pub(crate) fn succeeded(said: Said) -> Result<String, TestError> {
     Ok(said.stdout)
 }
 
-/// Runs a command that must fail, and returns its message for people.
+/// Runs a command that must fail, with an error for people.
 pub(crate) async fn failed(
     world: &World,
     args: &[&str],
     env: &[(&str, &str)],
-) -> Result<String, TestError> {
+) -> Result<Said, TestError> {
     let said = keyferry(world, args, env).await?;
     assert_eq!(
         (said.code, said.stdout.as_str()),
@@ -62,7 +73,7 @@ pub(crate) async fn failed(
         "{}",
         said.stderr
     );
-    Ok(said.stderr)
+    Ok(said)
 }
 
 /// The flags with which a command uses the server.

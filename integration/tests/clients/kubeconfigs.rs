@@ -4,7 +4,9 @@
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
+use insta::assert_snapshot;
 use keyferry_integration::runner::TestResult;
+use keyferry_integration::transcript::joined;
 use keyferry_integration::user_home::printed_client_file;
 use keyferry_integration::world::{ACCOUNT, World};
 
@@ -29,16 +31,9 @@ pub(crate) async fn kubeconfig_is_honoured_as_kubectl_does(world: Arc<World>) ->
         is_for_target_a(&succeeded(keyferry(&world, &direct, &env).await?)?)?;
     }
     // A list without an existing file must not fall back to another identity.
-    let said = failed(
-        &world,
-        &direct,
-        &[("KUBECONFIG", "/no/such/file"), ("HOME", &home)],
-    )
-    .await?;
-    assert!(
-        said.contains("KUBECONFIG names /no/such/file, and no such file is there"),
-        "{said}"
-    );
+    let env = [("KUBECONFIG", "/no/such/file"), ("HOME", &home)];
+    let said = failed(&world, &direct, &env).await?;
+    assert_snapshot!("a-list-without-an-existing-file", said.shown);
     // The caller token is found too, and the client file to write names the file that was found.
     let [_, url, _, ca] = &server(&world);
     let through = [
@@ -56,7 +51,16 @@ pub(crate) async fn kubeconfig_is_honoured_as_kubectl_does(world: Arc<World>) ->
     let stanza = [&["kubeconfig", "tenant-a/a", "--exec"], &through[..]].concat();
     let printed = keyferry(&world, &stanza, &[("KUBECONFIG", &list)]).await?;
     assert_eq!(printed.code, Some(0), "{}", printed.stderr);
-    assert!(printed.stderr.contains("kuberc"), "{}", printed.stderr);
+    // The user database has the home folder.
+    let (_, home) = printed
+        .stderr
+        .split_once("client.yaml in ")
+        .ok_or("no folder")?;
+    let (home, _) = home.split_once("/.config").ok_or("no home folder")?;
+    assert_snapshot!(
+        "a-stanza-and-the-file-to-write",
+        printed.shown.with_name(home, "/home/jane")
+    );
     let (stanza, own) = (printed.stdout, printed_client_file(&printed.stderr));
     let own = own.unwrap_or_default();
     assert!(
@@ -99,24 +103,14 @@ pub(crate) async fn the_users_own_file_serves_every_command(world: Arc<World>) -
     .await?;
     assert_eq!(agent.code, Some(0), "{}", agent.stderr);
     // With --server, nothing from the file applies, so its token is not sent to that server.
-    let said = failed(
-        &world,
-        &["token", "tenant-a/a", "--server", "https://127.0.0.1:1"],
-        &env,
-    )
-    .await?;
-    assert!(said.contains("give --token-file"), "{said}");
-    let said = failed(
-        &world,
-        &["token", "tenant-a/a", "--token-file", "/other"],
-        &env,
-    )
-    .await?;
-    assert!(
-        said.contains(
-            "--token-file, or its KEYFERRY_ variable, contradicts the client configuration"
-        ),
-        "{said}"
-    );
+    let calls = [
+        ["token", "tenant-a/a", "--server", "https://127.0.0.1:1"],
+        ["token", "tenant-a/a", "--token-file", "/other"],
+    ];
+    let mut shown = Vec::new();
+    for call in calls {
+        shown.push(failed(&world, &call, &env).await?.shown);
+    }
+    assert_snapshot!("flags-beside-the-users-own-file", joined(&shown));
     Ok(())
 }
