@@ -1,9 +1,12 @@
 //! Jobs that are admitted, and what they get.
 
+use std::process::Output;
 use std::sync::Arc;
 
+use insta::assert_snapshot;
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::transcript::{Transcript, joined};
 use keyferry_integration::world::{claims, exchange_form};
 use serde_json::{Value, json};
 
@@ -141,31 +144,13 @@ pub(crate) async fn the_command_line_gets_githubs_token(stage: Arc<Stage>) -> Te
     assert_eq!(said, AT_TARGET);
     assert_eq!(documents.reads("/id-token"), 2);
     // Without the job's permission there are no variables.
-    let (code, _, told) = output(
-        &stage,
-        &["token", "tenant-a/prod", "--github-oidc"],
-        &[],
-        &[],
-    )
-    .await?;
-    assert!(
-        code == Some(1) && told.contains("ACTIONS_ID_TOKEN_REQUEST_URL is not set"),
-        "{told}"
-    );
+    let words = ["token", "tenant-a/prod", "--github-oidc"];
+    let without = seen_by_a_job(&stage, &words, &[]).await?;
     // Plain HTTP gets neither the request token nor an answer.
     let plain = endpoint.replace("https://", "http://");
-    let env = [("ACTIONS_ID_TOKEN_REQUEST_URL", plain.as_str()), env[1]];
-    let (code, _, told) = output(
-        &stage,
-        &["token", "tenant-a/prod", "--github-oidc"],
-        &[],
-        &env,
-    )
-    .await?;
-    assert!(
-        code == Some(1) && told.contains("not an https URL") && !told.contains("canary"),
-        "{told}"
-    );
+    let url = [("ACTIONS_ID_TOKEN_REQUEST_URL", plain.as_str())];
+    let by_http = seen_by_a_job(&stage, &words, &[url[0], env[1]]).await?;
+    assert_snapshot!("githubs-token-is-not-given", joined([&without, &by_http]));
     assert_eq!(documents.reads("/id-token"), 2);
     Ok(())
 }
@@ -295,12 +280,40 @@ async fn kubectl(stage: &Stage) -> Result<String, TestError> {
         .to_string())
 }
 
+/// All that a job sees of a command that must fail, without the flags of the server.
+async fn seen_by_a_job(
+    stage: &Stage,
+    words: &[&str],
+    env: &[(&str, &str)],
+) -> Result<Transcript, TestError> {
+    let output = call(stage, words, &[], env).await?;
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!error.contains("canary"), "{error}");
+    Ok(Transcript::new("keyferry", words, &output).without_random_words())
+}
+
 async fn output(
     stage: &Stage,
     first: &[&str],
     last: &[&str],
     env: &[(&str, &str)],
 ) -> Result<(Option<i32>, String, String), TestError> {
+    let output = call(stage, first, last, env).await?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    ))
+}
+
+async fn call(
+    stage: &Stage,
+    first: &[&str],
+    last: &[&str],
+    env: &[(&str, &str)],
+) -> Result<Output, TestError> {
     let (url, ca) = (
         stage.broker.api_url(),
         stage.broker.ca_path().display().to_string(),
@@ -314,13 +327,7 @@ async fn output(
         AUDIENCE,
     ];
     let args: Vec<&str> = [first, &server, last].concat();
-    let output = stage.ground.binary().run(&args, env).await?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok((
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    ))
+    Ok(stage.ground.binary().run(&args, env).await?)
 }
 
 async fn run(
