@@ -39,6 +39,7 @@ mod next_release;
 mod node;
 mod releases;
 mod rotation;
+mod shipped_fleet;
 mod tls;
 mod verifiers;
 mod walk;

@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use keyferry_integration::flux::until_ready;
 use keyferry_integration::rest::RestError;
-use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::runner::TestResult;
 use keyferry_integration::wait::until;
 use serde_json::{Value, json};
 
-use super::fleet::{D2, config_map, kustomization};
+use super::fleet::{D2, config_map};
+use crate::shipped_fleet::{RefusedSpec, each_is_refused, kustomization, refused};
 
 const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/tenant-b";
-
-/// A name, the change to a valid spec, and the text of the refusal.
-type Case = (&'static str, fn(&mut Value), &'static str);
 
 /// A source that is admitted.
 fn good_source(d2: &D2) -> Value {
@@ -101,7 +99,7 @@ pub(crate) async fn sources_are_on_the_allowlist(d2: Arc<D2>) -> TestResult {
     ] {
         refused(create(&bad).await, "spec.verify of a tenant source", case)?;
     }
-    let cases: [Case; 6] = [
+    let cases: [RefusedSpec; 6] = [
         (
             "not verified",
             |spec| spec["verify"] = Value::Null,
@@ -133,11 +131,7 @@ pub(crate) async fn sources_are_on_the_allowlist(d2: Arc<D2>) -> TestResult {
             "spec.provider",
         ),
     ];
-    for (case, change, said) in cases {
-        let mut bad = good.clone();
-        change(&mut bad["spec"]);
-        refused(create(&bad).await, said, case)?;
-    }
+    each_is_refused(&d2.hub, &path, &good, &cases).await?;
     let kinds = [
         (
             "gitrepositories",
@@ -189,7 +183,7 @@ pub(crate) async fn objects_lead_to_targets(d2: Arc<D2>) -> TestResult {
         "kind": "HelmRelease", "metadata": { "name": "x" }, "spec": spec,
     });
     released["spec"]["chartRef"] = json!({ "kind": "OCIRepository", "name": "chart" });
-    let both: [Case; 5] = [
+    let both: [RefusedSpec; 5] = [
         (
             "the hub itself",
             |spec| spec["kubeConfig"] = Value::Null,
@@ -216,12 +210,12 @@ pub(crate) async fn objects_lead_to_targets(d2: Arc<D2>) -> TestResult {
             "spec.serviceAccountName is reconciler",
         ),
     ];
-    let of_kustomizations: [Case; 1] = [(
+    let of_kustomizations: [RefusedSpec; 1] = [(
         "another's source",
         |spec| spec["sourceRef"]["namespace"] = "tenant-a".into(),
         "stays in the tenant's namespace",
     )];
-    let of_releases: [Case; 2] = [
+    let of_releases: [RefusedSpec; 2] = [
         (
             "another's chart",
             |spec| spec["chartRef"]["namespace"] = "tenant-a".into(),
@@ -252,12 +246,8 @@ pub(crate) async fn objects_lead_to_targets(d2: Arc<D2>) -> TestResult {
     ];
     for (path, good, own) in kinds {
         let path = format!("{}?dryRun=All", path.trim_end_matches('/'));
-        d2.hub.admin().create(&path, good).await?;
-        for (case, change, said) in both.iter().chain(own) {
-            let mut bad = good.clone();
-            change(&mut bad["spec"]);
-            refused(d2.hub.admin().create(&path, &bad).await, said, case)?;
-        }
+        each_is_refused(&d2.hub, &path, good, &both).await?;
+        each_is_refused(&d2.hub, &path, good, own).await?;
     }
     Ok(())
 }
@@ -294,20 +284,4 @@ pub(crate) async fn no_allowlist_no_source(d2: Arc<D2>) -> TestResult {
         Ok(d2.hub.admin().create(&path, &good).await.is_ok())
     })
     .await
-}
-
-/// Checks that the hub's admission refused the request, and for this cause.
-pub(crate) fn refused(
-    answer: Result<Value, RestError>,
-    said: &str,
-    case: &str,
-) -> Result<(), TestError> {
-    match answer {
-        Err(RestError::Status {
-            status: 422 | 403,
-            message,
-            ..
-        }) if message.contains(said) => Ok(()),
-        other => Err(format!("{case}: expected a refusal with {said:?}, not {other:?}").into()),
-    }
 }

@@ -1,15 +1,11 @@
 //! The trees of the example as artifacts, with the addresses of this machine instead of the
 //! examples', and shorter intervals.
 
-use std::path::Path;
-
 use keyferry_integration::cosign::CosignKey;
 use keyferry_integration::oci_registry::OciRegistry;
 use keyferry_integration::runner::TestError;
-use keyferry_integration::world::shipped;
 
-/// A path in an artifact, and the text of the file.
-pub(crate) type File = (String, String);
+use crate::shipped_fleet::{File, files_below};
 
 /// The tags that staging and production follow.
 pub(crate) const TAGS: [&str; 2] = ["latest", "latest-stable"];
@@ -25,9 +21,7 @@ pub(crate) struct Addresses {
 impl Addresses {
     /// All files of a folder of the example.
     pub(crate) fn files(&self, folder: &str) -> Result<Vec<File>, TestError> {
-        let mut files = Vec::new();
-        collect(&shipped("examples/d2").join(folder), "", &mut files)?;
-        files.sort();
+        let files = files_below(&format!("examples/d2/{folder}"))?;
         Ok(files
             .into_iter()
             .map(|(path, text)| (path, self.replace(&text)))
@@ -70,26 +64,6 @@ pub(crate) async fn publish(
         .await?;
     for tag in tags {
         registry.tag(repository, &digest, tag).await?;
-    }
-    Ok(())
-}
-
-fn collect(folder: &Path, below: &str, files: &mut Vec<File>) -> Result<(), TestError> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .ok_or("a file of the example has no name")?;
-        let shown = if below.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{below}/{name}")
-        };
-        match path.is_dir() {
-            true => collect(&path, &shown, files)?,
-            false => files.push((shown, std::fs::read_to_string(&path)?)),
-        }
     }
     Ok(())
 }

@@ -9,9 +9,8 @@ use keyferry_integration::wait::until_object;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use super::fleet::{
-    CHARTS, D2, TARGETS, config_map, helm_release, input_provider, kustomization, secret,
-};
+use super::fleet::{CHARTS, D2, TARGETS, config_map, helm_release, input_provider, secret};
+use crate::shipped_fleet::kustomization;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

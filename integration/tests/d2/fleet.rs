@@ -24,7 +24,8 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-use super::artifacts::{Addresses, File, TAGS, publish};
+use super::artifacts::{Addresses, TAGS, publish};
+use crate::shipped_fleet::{File, kustomization, replaced};
 
 /// The tenants of the example, and its targets.
 pub(crate) const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
@@ -167,10 +168,7 @@ impl D2 {
             .iter_mut()
             .find(|(path, _)| path == file)
             .ok_or("the tree has no such file")?;
-        if !text.contains(needle) {
-            return Err(format!("{file} does not hold {needle:?}").into());
-        }
-        *text = text.replace(needle, by);
+        *text = replaced(text, needle, by)?;
         publish(&self.registry, &self.key, "platform/fleet", &TAGS, &tree).await
     }
 
@@ -203,11 +201,6 @@ async fn until_reconciled(hub: &ControlPlane, path: &str) -> Result<Value, TestE
         ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]
     })
     .await
-}
-
-/// The path of a Kustomization on the hub.
-pub(crate) fn kustomization(namespace: &str, name: &str) -> String {
-    format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations/{name}")
 }
 
 /// The path of an OCIRepository on the hub.

@@ -11,8 +11,8 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::wait::{until, until_object};
 use serde_json::{Value, json};
 
-use super::admission_policies::refused;
 use super::fleet::{D2, config_map, oci_repository, secret};
+use crate::shipped_fleet::refused;
 
 const TENANT: &str = "tenant-b";
 pub(super) const TRUSTED_ROOT: &str = "sigstore-trusted-root";

@@ -8,9 +8,10 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::wait::until_object;
 use serde_json::{Value, json};
 
-use super::artifacts::{File, TAGS, publish};
-use super::fleet::{D2, TENANTS, config_map, kustomization, oci_repository};
+use super::artifacts::{TAGS, publish};
+use super::fleet::{D2, TENANTS, config_map, oci_repository};
 use super::tenants::one_config_map;
+use crate::shipped_fleet::{File, kustomization};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const REPOSITORY: &str = "fleet/tenant-b/apps";

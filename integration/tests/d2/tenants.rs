@@ -12,9 +12,10 @@ use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use super::artifacts::{File, TAGS, publish};
-use super::fleet::{D2, GUEST, TARGETS, TENANTS, config_map, kustomization, oci_repository};
+use super::artifacts::{TAGS, publish};
+use super::fleet::{D2, GUEST, TARGETS, TENANTS, config_map, oci_repository};
 use super::keyless::TRUSTED_ROOT;
+use crate::shipped_fleet::{File, config_map_of, kustomization, settings_are_the_tenants};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -39,27 +40,7 @@ pub(crate) async fn run_on_both_targets(d2: Arc<D2>) -> TestResult {
                 json!({ "owner": tenant, "environment": target, "cluster": target })
             );
             let events = plane.audit_events()?;
-            let applied: Vec<&Value> = events
-                .iter()
-                .filter(|event| {
-                    event["verb"] == "patch"
-                        && event["objectRef"]["name"] == "settings"
-                        && event["objectRef"]["namespace"] == format!("{tenant}-apps")
-                })
-                .collect();
-            assert!(!applied.is_empty());
-            for event in applied {
-                assert_eq!(
-                    event["user"]["username"],
-                    format!("hub:system:serviceaccount:{tenant}:reconciler"),
-                    "{event}"
-                );
-                assert_eq!(
-                    event["impersonatedUser"]["username"],
-                    format!("system:serviceaccount:{tenant}:reconciler"),
-                    "{event}"
-                );
-            }
+            settings_are_the_tenants(&events, &format!("{tenant}-apps"), tenant);
         }
     }
     // No token is at rest in a tenant's namespace: its Secrets hold what verifies signatures. The
@@ -193,8 +174,5 @@ async fn prepare(d2: &D2) -> Result<(), TestError> {
 
 /// The text of a ConfigMap in the tenant's namespace at a target.
 pub(crate) fn one_config_map(tenant: &str, name: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {tenant}-apps\n\
-         data:\n  owner: {tenant}\n"
-    )
+    config_map_of(tenant, &format!("{tenant}-apps"), name)
 }

@@ -6,18 +6,15 @@ use std::sync::Arc;
 use keyferry_integration::flux::{
     GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said,
 };
-use keyferry_integration::rest::RestError;
-use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::runner::TestResult;
 use serde_json::{Value, json};
 
 use super::fleet::GitFleet;
+use crate::shipped_fleet::{RefusedSpec, each_is_refused, refused};
 
 const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/tenant-b";
 const KUSTOMIZATIONS: &str =
     "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-b/kustomizations?dryRun=All";
-
-/// A name, the change to a valid spec, and the text of the refusal.
-type Case = (&'static str, fn(&mut Value), &'static str);
 
 pub(crate) async fn sources_of_tenants_are_their_own(fleet: Arc<GitFleet>) -> TestResult {
     let git = fleet.git.url();
@@ -97,8 +94,7 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(
             "sourceRef": { "kind": "GitRepository", "name": "apps" },
         },
     });
-    fleet.hub.admin().create(KUSTOMIZATIONS, &good).await?;
-    let cases: [Case; 6] = [
+    let cases: [RefusedSpec; 6] = [
         (
             "the hub itself",
             |spec| spec["kubeConfig"] = Value::Null,
@@ -130,16 +126,7 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(
             "stays in the tenant's namespace",
         ),
     ];
-    for (case, change, said) in cases {
-        let mut bad = good.clone();
-        change(&mut bad["spec"]);
-        refused(
-            fleet.hub.admin().create(KUSTOMIZATIONS, &bad).await,
-            said,
-            case,
-        )?;
-    }
-    Ok(())
+    each_is_refused(&fleet.hub, KUSTOMIZATIONS, &good, &cases).await
 }
 
 /// Tests a namespace that no policy matches: the flags suffice by themselves.
@@ -210,16 +197,4 @@ pub(crate) async fn no_source_of_another_namespace_and_no_remote_base(
     )
     .await?;
     Ok(())
-}
-
-/// Checks that the hub's admission refused the request, and for this cause.
-fn refused(answer: Result<Value, RestError>, said: &str, case: &str) -> Result<(), TestError> {
-    match answer {
-        Err(RestError::Status {
-            status: 422 | 403,
-            message,
-            ..
-        }) if message.contains(said) => Ok(()),
-        other => Err(format!("{case}: expected a refusal with {said:?}, not {other:?}").into()),
-    }
 }

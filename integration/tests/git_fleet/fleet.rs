@@ -16,7 +16,8 @@ use keyferry_integration::world::{
     Broker, BrokerSpec, Ground, TrustingTarget, put_secret, shipped,
 };
 
-use super::repositories::{Addresses, File, components};
+use super::repositories::{Addresses, components};
+use crate::shipped_fleet::{File, kustomization};
 
 pub(crate) const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
 /// A tenant that is added and removed again.
@@ -157,11 +158,6 @@ impl GitFleet {
 /// The audience of a target of the example.
 pub(crate) fn audience(target: &str) -> String {
     format!("https://{target}.example.com")
-}
-
-/// The path of a Kustomization on the hub.
-pub(crate) fn kustomization(namespace: &str, name: &str) -> String {
-    format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations/{name}")
 }
 
 /// Commits the files of the platform repository and of the tenants' repositories.

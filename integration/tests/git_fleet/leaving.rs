@@ -8,8 +8,8 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::until_gone;
 use keyferry_integration::world::shipped;
 
-use super::fleet::{GUEST, GitFleet, commit, kustomization};
-use super::repositories::File;
+use super::fleet::{GUEST, GitFleet, commit};
+use crate::shipped_fleet::{File, config_map_of, kustomization, replaced};
 
 const BELONGINGS: &str = "/api/v1/namespaces/apps/configmaps/belongings";
 
@@ -72,10 +72,7 @@ pub(crate) async fn a_tenant_comes_and_goes(fleet: Arc<GitFleet>) -> TestResult 
 
 /// Prepares the guest's repository and what the target's admin applies for it, as for tenant-b.
 async fn prepare(fleet: &GitFleet) -> Result<(), TestError> {
-    let belongings = format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: belongings\n  namespace: \
-         apps\ndata:\n  owner: {GUEST}\n"
-    );
+    let belongings = config_map_of(GUEST, "apps", "belongings");
     fleet
         .git
         .create(&format!("fleet/{GUEST}/apps"))
@@ -100,12 +97,4 @@ fn renamed((path, text): &File) -> File {
         path.replace("tenant-b", GUEST),
         text.replace("tenant-b", GUEST),
     )
-}
-
-fn replaced(text: &str, needle: &str, by: &str) -> Result<String, TestError> {
-    if text.contains(needle) {
-        Ok(text.replace(needle, by))
-    } else {
-        Err(format!("the shipped file does not hold {needle}").into())
-    }
 }

@@ -1,13 +1,9 @@
 //! The shipped files, with the addresses of this machine instead of the examples', and shorter
 //! intervals.
 
-use std::path::Path;
-
 use keyferry_integration::runner::TestError;
-use keyferry_integration::world::shipped;
 
-/// A path in a repository, and the text of the file.
-pub(crate) type File = (String, String);
+use crate::shipped_fleet::{File, files_below};
 
 /// The replacements in an example's text. Each replaced text must occur.
 pub(crate) struct Addresses {
@@ -18,9 +14,7 @@ pub(crate) struct Addresses {
 impl Addresses {
     /// All files of a folder of the example.
     pub(crate) fn files(&self, folder: &str) -> Result<Vec<File>, TestError> {
-        let mut files = Vec::new();
-        collect(&shipped("examples/git-fleet").join(folder), "", &mut files)?;
-        files.sort();
+        let files = files_below(&format!("examples/git-fleet/{folder}"))?;
         Ok(files
             .into_iter()
             .map(|(path, text)| (path, self.replace(&text)))
@@ -54,24 +48,4 @@ pub(crate) fn components() -> String {
         deployment("source-controller"),
         deployment("kustomize-controller")
     )
-}
-
-fn collect(folder: &Path, below: &str, files: &mut Vec<File>) -> Result<(), TestError> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .ok_or("a file of the example has no name")?;
-        let shown = if below.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{below}/{name}")
-        };
-        match path.is_dir() {
-            true => collect(&path, &shown, files)?,
-            false => files.push((shown, std::fs::read_to_string(&path)?)),
-        }
-    }
-    Ok(())
 }

@@ -9,7 +9,8 @@ use keyferry_integration::wait::until_object;
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use super::fleet::{GitFleet, TENANTS, kustomization};
+use super::fleet::{GitFleet, TENANTS};
+use crate::shipped_fleet::{config_map_of, kustomization, settings_are_the_tenants};
 
 const SETTINGS: &str = "/api/v1/namespaces/apps/configmaps/settings";
 
@@ -21,23 +22,7 @@ pub(crate) async fn each_tenant_is_on_its_own_target(fleet: Arc<GitFleet>) -> Te
             json!({ "owner": tenant })
         );
         let events = target.audit_events()?;
-        let applied: Vec<&Value> = events
-            .iter()
-            .filter(|event| event["verb"] == "patch" && event["objectRef"]["name"] == "settings")
-            .collect();
-        assert!(!applied.is_empty());
-        for event in applied {
-            assert_eq!(
-                event["user"]["username"],
-                format!("hub:system:serviceaccount:{tenant}:reconciler"),
-                "{event}"
-            );
-            assert_eq!(
-                event["impersonatedUser"]["username"],
-                format!("system:serviceaccount:{tenant}:reconciler"),
-                "{event}"
-            );
-        }
+        settings_are_the_tenants(&events, "apps", tenant);
         let pings: Vec<&Value> = events
             .iter()
             .filter(|event| event["requestURI"] == "/livez/ping")
@@ -51,10 +36,9 @@ pub(crate) async fn each_tenant_is_on_its_own_target(fleet: Arc<GitFleet>) -> Te
         );
     }
     // A change is delivered in the same way.
-    let changed = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: \
-        apps\ndata:\n  owner: tenant-b\n  at: noon\n";
+    let changed = config_map_of("tenant-b", "apps", "settings") + "  at: noon\n";
     fleet.apps[1]
-        .commit(&[("apps/settings.yaml", changed)])
+        .commit(&[("apps/settings.yaml", &changed)])
         .await?;
     let (admin, minute) = (fleet.targets[1].admin(), Duration::from_secs(60));
     until_object(admin, SETTINGS, "changed", minute, |object| {
