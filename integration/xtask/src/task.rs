@@ -176,11 +176,17 @@ fn docs() -> Vec<Step> {
 fn snapshots() -> Vec<Step> {
     let tests = [
         "test --workspace --locked --test definitions --test chart --test reference \
-         --test monitoring --test troubleshooting",
-        "test --workspace --locked --lib -- openapi",
+         --test monitoring --test troubleshooting --test commands --test demo --test exec_plugin \
+         --test import --test impersonation --test kubectl_plugin --test serve_check \
+         --test trust_tools",
+        "test --workspace --locked --lib",
     ];
     tests
-        .map(|arguments| Step::cargo(arguments).with("KEYFERRY_WRITE_COPIES", "1"))
+        .map(|arguments| {
+            Step::cargo(arguments)
+                .with("KEYFERRY_WRITE_COPIES", "1")
+                .with("INSTA_UPDATE", "always")
+        })
         .into()
 }
 
