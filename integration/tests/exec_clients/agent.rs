@@ -6,7 +6,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use insta::assert_snapshot;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::transcript::Transcript;
 use keyferry_integration::world::{ACCOUNT, Access, TENANT, World, shipped};
 
 use super::stage::{AT_TARGET, Home, run, succeeded};
@@ -73,7 +75,7 @@ pub(crate) async fn an_agent_writes_and_keeps_what_it_wrote(world: Arc<World>) -
     }
     // A second agent must not write into the same files.
     let second = run(&mut home.keyferry(&world, &arguments)).await?;
-    assert!(String::from_utf8_lossy(&second.stderr).contains("another agent writes it"));
+    assert_snapshot!("a-second-agent", shown(&world, &arguments, &second));
 
     let status = tokio::process::Command::new("kill")
         .args(["-TERM", &id.to_string()])
@@ -104,11 +106,7 @@ pub(crate) async fn an_agent_writes_and_keeps_what_it_wrote(world: Arc<World>) -
     )?;
     let refused = run(home.keyferry(&world, &arguments).arg("--once")).await?;
     assert_eq!(refused.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(
-        said.contains("401 invalid_token") && said.contains("the previous token stays"),
-        "{said}"
-    );
+    assert_snapshot!("a-refused-agent", shown(&world, &arguments, &refused));
     assert!(
         run(&mut home.keyferry(&world, &check))
             .await?
@@ -176,24 +174,31 @@ pub(crate) async fn an_agent_without_a_server_and_the_shipped_sidecar(
         .collect();
     assert!(arguments.len() > 3, "{arguments:?}");
     let place = format!("--dir={}", directory.join("none").display());
-    let arguments = arguments.iter().map(|argument| {
+    let named = arguments.iter().map(|argument| {
         if argument.starts_with("--dir=") {
             place.as_str()
         } else {
             argument
         }
     });
+    let arguments: Vec<&str> = named.collect();
     let output = run(home
         .command(world.binary().path())
-        .args(arguments)
+        .args(&arguments)
         .arg("--once"))
     .await?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.code() == Some(1) && said.contains("finding the caller's token"),
-        "{said}"
+    assert_snapshot!(
+        "an-agent-without-a-token",
+        shown(&world, &arguments, &output)
     );
     Ok(())
+}
+
+/// All that a person sees of an agent, without the flags of the server.
+fn shown(world: &World, arguments: &[&str], output: &std::process::Output) -> Transcript {
+    Transcript::new("keyferry", arguments, output)
+        .with_name(&world.broker().api_url(), "https://KEYFERRY")
+        .without_random_words()
 }
 
 /// The number of listening TCP sockets of a process, from /proc.

@@ -6,9 +6,11 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use insta::assert_snapshot;
 use jiff::Timestamp;
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::transcript::Transcript;
 use keyferry_integration::user_home::{printed_client_file, program_at_home, write_client_file};
 use keyferry_integration::world::{
     ACCOUNT, AUDIENCE_A, Access, Broker, BrokerSpec, TENANT, Target, World, put_secret,
@@ -123,8 +125,12 @@ pub(crate) async fn commands_read_a_renewed_certificate(world: Arc<World>) -> Te
         command.arg("--").arg(&kubectl).args(WHOAMI);
         command
     };
-    let (good, _, said) = output(&mut exec(&[])).await?;
-    assert!(!good && said.contains("was not accepted"), "{said}");
+    let refused = tokio::time::timeout(SOON, exec(&[]).output()).await??;
+    assert!(!refused.status.success());
+    let refused = Transcript::new("keyferry", &["exec", "tenant-a/a"], &refused)
+        .with_name(&broker.api_url(), "https://KEYFERRY")
+        .without_random_words();
+    assert_snapshot!("an-expired-certificate", refused);
 
     // The agent goes on by itself once its files are renewed.
     let tokens = caller.folder.join("tokens");
@@ -179,12 +185,12 @@ pub(crate) async fn commands_read_a_renewed_certificate(world: Arc<World>) -> Te
     assert!(!ran.0, "{}", ran.1);
 
     // Two proofs are refused before either is sent.
-    let ci = caller.keyferry(&world, &["token", "tenant-a/a", "--token-env", "ID_TOKEN"]);
-    let (good, _, said) = output(&mut { ci }).await?;
-    assert!(
-        !good && said.contains("a client certificate and a caller token are both given"),
-        "{said}"
-    );
+    let arguments = ["token", "tenant-a/a", "--token-env", "ID_TOKEN"];
+    let mut ci = caller.keyferry(&world, &arguments);
+    let refused = tokio::time::timeout(SOON, ci.output()).await??;
+    assert!(!refused.status.success());
+    let refused = Transcript::new("keyferry", &arguments, &refused).without_random_words();
+    assert_snapshot!("two-proofs", refused);
     Ok(())
 }
 
