@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Method;
+use insta::assert_snapshot;
 use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
 use keyferry_integration::control_plane::{ControlPlane, Whom};
 use keyferry_integration::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig_at};
@@ -210,15 +211,21 @@ impl Journey {
         });
         let path = format!("{RBAC}/namespaces/{tenant}/rolebindings/keyferry-minter");
         world.hub.admin().apply(&path, &binding).await?;
-        let (code, said) = self.run(command).await?;
-        assert_eq!(code, Some(1), "{said}");
-        assert!(
-            said.contains(&format!(
-                "RoleBinding keyferry-minter in {tenant}: it exists and binds Role keyferry-minter, \
-                 not ClusterRole keyferry-minter"
-            )) && said.contains("fix: if Keyferry is to have the role")
-                && said.contains("done so far: nothing"),
-            "{said}"
+        let words: Vec<&str> = command.split(' ').collect();
+        let kubeconfig_after = |flag: &str| {
+            let mut rest = words.iter().skip_while(|word| **word != flag);
+            rest.nth(1).copied().ok_or(format!("no {flag}"))
+        };
+        let (of_target, of_hub) = (
+            kubeconfig_after("--target-kubeconfig")?,
+            kubeconfig_after("--kubeconfig")?,
+        );
+        let refused = self.refused(command).await?;
+        assert_snapshot!(
+            "a-binding-of-another-role",
+            refused
+                .with_name(of_target, "target.kubeconfig")
+                .with_name(of_hub, "hub.kubeconfig")
         );
         let target = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
         assert!(!world.is_there(&target).await?, "nothing is written before");

@@ -6,9 +6,11 @@ use std::process::Output;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use insta::assert_snapshot;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::parts::Minor;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::transcript::Transcript;
 use keyferry_integration::world::on_hub::{ISSUER, access_path, has_condition};
 use serde_json::{Value, json};
 
@@ -206,11 +208,9 @@ impl Journey {
 
     /// The hub, taken for a target, has the hub's issuer.
     async fn a_collision_is_refused(&self) -> TestResult {
-        let (code, said) = self
-            .run("keyferry onboard target itself --target-kubeconfig hub.kubeconfig --apply")
-            .await?;
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains("IssuerCollision"), "{said}");
+        let command = "keyferry onboard target itself --target-kubeconfig hub.kubeconfig --apply";
+        let refused = self.refused(command).await?;
+        assert_snapshot!("the-hub-taken-for-a-target", refused);
         let path = "/apis/keyferry.dev/v1alpha1/targetclusters/itself";
         assert!(!self.site.world.is_there(path).await?);
         Ok(())
@@ -335,18 +335,8 @@ impl Journey {
         } else {
             assert!(said.contains("undetermined: "), "{said}");
         }
-        let (code, said) = self
-            .run(&format!(
-                "{command} --bind edit --allow {}-one/app",
-                self.name
-            ))
-            .await?;
-        assert_eq!(code, Some(1), "{said}");
-        assert!(
-            said.contains("--bind edit does not say where to bind")
-                && said.contains("--bind-namespace"),
-            "{said}"
-        );
+        let bind = format!("{command} --bind edit --allow {}-one/app", self.name);
+        assert_snapshot!("a-role-without-its-namespaces", self.refused(&bind).await?);
         let remove = format!("keyferry offboard target {name} --entry-removed --remove");
         let (code, said) = self.run(&remove).await?;
         assert_eq!(code, Some(0), "{said}");
@@ -452,9 +442,7 @@ impl Journey {
             "keyferry offboard tenant {second} --target {} --remove",
             self.name
         );
-        let (code, said) = self.run(&remove).await?;
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains("Kustomization apps"), "{said}");
+        assert_snapshot!("a-tenant-that-is-in-use", self.refused(&remove).await?);
         let access = world
             .hub
             .admin()
@@ -475,9 +463,7 @@ impl Journey {
         world.until_gone(&access_path(&second, self.name)).await?;
 
         let remove = format!("keyferry offboard target {} --remove", self.name);
-        let (code, said) = self.run(&remove).await?;
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains(&format!("{first}/{}", self.name)), "{said}");
+        assert_snapshot!("a-target-with-accesses", self.refused(&remove).await?);
         let (code, said) = self.run(&format!("{remove} --with-accesses")).await?;
         assert_eq!(code, Some(3), "{said}");
         assert!(
@@ -540,6 +526,20 @@ impl Journey {
             .set_authentication_config(&format!("{file}\n"))
             .await?;
         Ok(())
+    }
+
+    /// Runs a command that must fail, and returns all that a person sees. It is the same for each
+    /// target.
+    pub(super) async fn refused(&self, text: &str) -> Result<Transcript, TestError> {
+        let output = self.shell.run(text).await?;
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        let site = &self.site.world;
+        Ok(Transcript::new(text, &[], &output)
+            .with_name(self.name, "NAME")
+            .with_name(&site.hub.url(), "https://HUB")
+            .with_name(&self.plane.url(), "https://TARGET")
+            .with_name(&self.shell.folder().display().to_string(), "FOLDER")
+            .without_random_words())
     }
 
     pub(super) async fn run(&self, text: &str) -> Result<(Option<i32>, String), TestError> {
