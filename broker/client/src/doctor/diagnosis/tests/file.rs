@@ -1,5 +1,7 @@
 //! The configuration file of the target as evidence.
 
+use insta::assert_snapshot;
+
 use super::*;
 
 #[test]
@@ -39,62 +41,64 @@ fn a_file_names_the_cause_of_a_refusal() {
     });
 }
 
+/// Each row is what is known beside the file, and what the hop says of the file.
 #[test]
 fn the_hashes_decide_whether_a_file_is_active_and_are_shown() {
-    let detail = |edit: &dyn Fn(&mut Evidence)| {
+    type Row<'a> = (&'static str, &'a dyn Fn(&mut Evidence));
+    let ours = hash_of(&file("").unwrap().bytes);
+    let other = |evidence: &mut Evidence| evidence.target.active = Some(loaded("sha256:0"));
+    let none = |evidence: &mut Evidence| {
+        evidence.target.active = Some(ActiveConfiguration::default());
+    };
+    let without_a_token = |evidence: &mut Evidence| {
+        evidence.token_evidence = TokenEvidence::None;
+        evidence.target.identity = Identity::NotAsked;
+    };
+    let rows: [Row<'_>; 7] = [
+        ("the target has another file", &other),
+        ("and could not load the newest one", &|evidence| {
+            evidence.target.active = Some(ActiveConfiguration {
+                reload_failed: Timestamp::from_second(NOW).ok(),
+                ..loaded("sha256:0")
+            });
+        }),
+        ("another file, and no token", &|evidence| {
+            without_a_token(evidence);
+            other(evidence);
+        }),
+        ("this file, and no token", &|evidence| {
+            without_a_token(evidence);
+            evidence.target.active = Some(loaded(&ours));
+        }),
+        ("no loaded file", &none),
+        // Before 1.34 there never is a hash.
+        ("no hash before 1.34", &|evidence| {
+            none(evidence);
+            evidence.target.minor = Some(Minor::V1_33);
+        }),
+        // The target's own words are the cause, and the hashes stand beside them.
+        ("a refusal by the target", &|evidence| {
+            refused(evidence);
+            other(evidence);
+            evidence.configuration =
+                file("  claimValidationRules: [{expression: \"claims.sub == 'x'\"}]\n");
+            evidence.target.review = Some(Review::Refused("invalid bearer token".to_owned()));
+        }),
+    ];
+    let shown = rows.map(|(name, edit)| {
         let mut evidence = sound();
         evidence.configuration = file("");
         edit(&mut evidence);
         let found = finding(&examine(&evidence), Hop::Configuration);
-        (found.status, found.cause, found.detail)
-    };
-    let ours = hash_of(&file("").unwrap().bytes);
-    let stale: Option<Cause> = Some(Code::ConfigurationNotActive.into());
-    let (status, cause, said) = detail(&|e| e.target.active = Some(loaded("sha256:0")));
-    assert_eq!((status, cause), (Status::Warning, stale));
-    assert!(said.contains(&ours) && said.contains("sha256:0"), "{said}");
-    let (.., said) = detail(&|e| {
-        e.target.active = Some(ActiveConfiguration {
-            reload_failed: Timestamp::from_second(NOW).ok(),
-            ..loaded("sha256:0")
-        });
+        let cause = found
+            .cause
+            .map_or("none".to_owned(), |cause| format!("{cause:?}"));
+        format!(
+            "{name}\n  {:?}, {cause}\n  {}\n",
+            found.status, found.detail
+        )
     });
-    assert!(said.contains("failed at 2027-01-15T08:00:00Z"), "{said}");
-    // No token is needed to compare the hashes.
-    let (status, cause, said) = detail(&|e| {
-        e.token_evidence = TokenEvidence::None;
-        e.target.active = Some(loaded("sha256:0"));
-        e.target.identity = Identity::NotAsked;
-    });
-    assert_eq!((status, cause), (Status::Broken, stale), "{said}");
-    let (status, _, said) = detail(&|e| {
-        e.token_evidence = TokenEvidence::None;
-        e.target.active = Some(loaded(&ours));
-        e.target.identity = Identity::NotAsked;
-    });
-    assert!(
-        status == Status::Undetermined && said.contains("this file is active"),
-        "{said}"
-    );
-    // Without a loaded file there is no hash. Before 1.34 there never is one.
-    let none = |e: &mut Evidence| e.target.active = Some(ActiveConfiguration::default());
-    let (status, cause, said) = detail(&none);
-    assert_eq!((status, cause), (Status::Warning, stale), "{said}");
-    assert!(said.contains("no file"), "{said}");
-    let (status, cause, said) = detail(&|e| {
-        none(e);
-        e.target.minor = Some(Minor::V1_33);
-    });
-    assert_eq!((status, cause), (Status::Well, None), "{said}");
-    // The target's own words are the cause, and the hashes stand beside them.
-    let (_, cause, said) = detail(&|e| {
-        refused(e);
-        e.target.active = Some(loaded("sha256:0"));
-        e.configuration = file("  claimValidationRules: [{expression: \"claims.sub == 'x'\"}]\n");
-        e.target.review = Some(Review::Refused("invalid bearer token".to_owned()));
-    });
-    assert_eq!(cause, Some(Code::IssuerDiffers.into()), "{said}");
-    assert!(said.contains("sha256:0"), "{said}");
+    assert_snapshot!("the-hashes-of-a-file", shown.join("\n"));
 }
 
 #[test]
