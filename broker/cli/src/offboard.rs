@@ -5,11 +5,13 @@ mod ending_uses;
 mod in_file;
 mod removal_step;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_client::ClientError;
 use keyferry_client::object_view::{AccessView, ObjectHead, TargetView};
 use keyferry_client::objects_of_hub::{list_accesses, target_value, whole_target_values};
 use keyferry_hub::client::{HubClient, Persistence};
@@ -214,14 +216,17 @@ async fn delete_target(
              goes once the delivered tokens have expired"
         ),
     });
-    let others: Result<Vec<TargetView>, String> = match whole_target_values(client).await {
-        Ok(targets) => Ok(targets.iter().map(TargetView::of).collect()),
-        Err(error) => Err(error.to_string()),
-    };
-    let others = others.as_deref().map_err(String::as_str);
+    let others: Result<Vec<TargetView>, ClientError> = whole_target_values(client)
+        .await
+        .map(|targets| targets.iter().map(TargetView::of).collect());
     // Without a known namespace, the printed commands have a placeholder.
     let namespace = keyferry_namespace::find(client).await.ok();
-    let left = left_over(&existing.view, name, namespace.as_ref(), others);
+    let left = left_over(
+        &existing.view,
+        name,
+        namespace.as_ref(),
+        others.as_deref().map_err(|error| error as &dyn Display),
+    );
     if left.is_empty() {
         return Ok(());
     }

@@ -35,7 +35,7 @@ pub(crate) use self::binding::{Binding, powers_of, powers_of_shipped};
 pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::distribution::{Occasion, OutputFile, RBAC_FILE};
 pub(crate) use self::inputs::CertificatesError;
-use self::inputs::KnownHub;
+use self::inputs::{KnownHub, UnknownLabels};
 use self::merge::{MergeError, MergeProblem, Merged};
 pub(crate) use self::oidc_flags::OidcFlagsError;
 pub(crate) use self::output_dir::{OutputDirArgs, OutputDirError, write as write_files};
@@ -288,14 +288,14 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
         return Ok(Some(KnownHub {
             configuration,
             status: None,
-            namespaces: Err("the hub is not read for objects of a file".to_owned()),
+            namespaces: Err(UnknownLabels::OfFile),
         }));
     }
     if let ConfigurationSource::Objects(file) = &source {
         return Ok(Some(KnownHub {
             configuration,
             status: Some(file.target_status(&name)),
-            namespaces: Err("the hub is not read with -f".to_owned()),
+            namespaces: Err(UnknownLabels::OfObjectsFile),
         }));
     }
     ui::note(&format!("hub: {}", args.hub.access().describe_hub().await?));
@@ -309,9 +309,7 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
         });
     let client = client().await?;
     let namespaces = if selects && args.allow.is_empty() {
-        namespace_labels(&client)
-            .await
-            .map_err(|error| error.to_string())
+        namespace_labels(&client).await.map_err(UnknownLabels::from)
     } else {
         Ok(BTreeMap::new())
     };

@@ -1,6 +1,8 @@
 //! The one order in which a target is removed, and the step that is next: Flux's objects, the
 //! accesses, the entry at the target, the TargetCluster, and last what only it named.
 
+use std::fmt::Display;
+
 use keyferry_api::foreign_text::one_line;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_client::object_view::TargetView;
@@ -125,7 +127,7 @@ pub(super) fn left_over(
     target: &TargetView,
     name: &ObjectName,
     namespace: Option<&Namespace>,
-    others: Result<&[TargetView], &str>,
+    others: Result<&[TargetView], &dyn Display>,
 ) -> Vec<String> {
     let namespace = namespace.map_or("KEYFERRY_NAMESPACE", Namespace::as_str);
     let mut left = Vec::new();
@@ -235,14 +237,14 @@ mod tests {
         };
         let (site, prod) = (target("site-01", "prod-ca"), target("prod", "prod-ca"));
         let namespace = Namespace::new("keyferry-system").unwrap();
-        let left = |others: Result<&[TargetView], &str>| {
+        let left = |others: Result<&[TargetView], &dyn Display>| {
             left_over(&site, &name("site-01"), Some(&namespace), others)
         };
         let both = [site.clone(), prod];
         let shared = left(Ok(&both));
         assert!(!shared[0].contains("kubectl delete"), "{shared:?}");
         let alone = left(Ok(&both[..1]));
-        let unread = left(Err("forbidden"));
+        let unread = left(Err(&"forbidden"));
         assert!(!unread[0].contains("kubectl delete"), "{unread:?}");
         let shown = [
             ("another target names it", shared),

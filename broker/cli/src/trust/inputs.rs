@@ -12,6 +12,7 @@ use keyferry_api::issuer::Issuer;
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_api::status::TargetClusterStatus;
+use keyferry_client::ClientError;
 use keyferry_core::authorise::is_system;
 use keyferry_keys::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
 use keyferry_platform::clock::{Clock, SystemClock};
@@ -39,7 +40,21 @@ pub(super) struct KnownHub {
     /// The target's status, if the objects are on the hub.
     pub(super) status: Option<TargetClusterStatus>,
     /// The labels of the hub's namespaces, or why they are unknown.
-    pub(super) namespaces: Result<BTreeMap<Namespace, BTreeMap<String, String>>, String>,
+    pub(super) namespaces: Result<BTreeMap<Namespace, BTreeMap<String, String>>, UnknownLabels>,
+}
+
+/// Why the labels of the hub's namespaces are unknown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnknownLabels {
+    /// The objects are in a configuration file.
+    #[error("the hub is not read for objects of a file")]
+    OfFile,
+    /// The hub's objects are in a file.
+    #[error("the hub is not read with -f")]
+    OfObjectsFile,
+    /// The hub cannot be read.
+    #[error(transparent)]
+    Hub(#[from] ClientError),
 }
 
 impl KnownHub {

@@ -2,6 +2,8 @@
 
 use insta::assert_snapshot;
 use keyferry_api::name::Namespace;
+use keyferry_client::ClientError;
+use keyferry_hub::ports::HubError;
 
 use super::*;
 
@@ -76,7 +78,10 @@ fn a_managed_issuer_is_the_one_that_the_target_trusts() {
 fn without_the_right_to_list_namespaces_the_rule_is_left_out_and_named() {
     let args = Line::try_parse_from(["trust", "prod"]).unwrap().args;
     let known = KnownHub {
-        namespaces: Err("no right".to_owned()),
+        namespaces: Err(UnknownLabels::Hub(ClientError::HubCall {
+            doing: "listing the namespaces of the hub",
+            error: HubError::Forbidden("no right".into()),
+        })),
         ..known_hub("Hub")
     };
     let problem = print(&args, Some(&known)).unwrap_err().to_string();
