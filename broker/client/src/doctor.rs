@@ -34,6 +34,7 @@ pub mod start;
 mod start_tests;
 pub mod target_calls;
 pub mod target_metrics;
+mod target_user;
 
 use std::path::PathBuf;
 

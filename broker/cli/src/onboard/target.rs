@@ -86,14 +86,16 @@ pub(super) async fn run(
     let facts = target_facts::read(&target_access).await?;
     ui::note(&described(&facts));
     refuse_collision(args, &client, &facts).await?;
-    let place = args.guided.find_keyferry_objects(&client).await?;
-    let on_hub = hub_objects(args, &name, &facts, &place, &client).await?;
-    let before = file_before(args, &name, &facts, &on_hub, &place, &client).await;
-    if let Some(why) = write_on_hub(args, on_hub, &place, &client, progress).await? {
+    let keyferry_objects = args.guided.find_keyferry_objects(&client).await?;
+    let on_hub = hub_objects(args, &name, &facts, &keyferry_objects, &client).await?;
+    let before = file_before(args, &name, &facts, &on_hub, &keyferry_objects, &client).await;
+    if let Some(why) = write_on_hub(args, on_hub, &keyferry_objects, &client, progress).await? {
         return Ok(incomplete(why));
     }
     let deadline = args.guided.deadline();
-    let judged = match judged_target(args, &name, &place, &client, &deadline, progress).await? {
+    let judged = match judged_target(args, &name, &keyferry_objects, &client, &deadline, progress)
+        .await?
+    {
         Judged::Ready(status) => Some(*status),
         Judged::NotWaitedFor => None,
         Judged::Absent => {
@@ -110,11 +112,13 @@ pub(super) async fn run(
         facts: &facts,
         before,
     };
-    let withheld = target.show_and_apply(&place, &client, progress).await?;
+    let withheld = target
+        .show_and_apply(&keyferry_objects, &client, progress)
+        .await?;
     if args.guided.write.writing() != Writing::Applied {
         return Ok(incomplete("nothing was written; add --apply"));
     }
-    let Some(access) = tried_access(args, &name, &place, &client).await? else {
+    let Some(access) = tried_access(args, &name, &keyferry_objects, &client).await? else {
         return Ok(incomplete(&format!(
             "no TargetAccess leads to {name} yet, so no token was tried; next: keyferry onboard \
              tenant NAMESPACE --service-account NAME --target {name} --apply"
@@ -132,7 +136,9 @@ pub(super) async fn run(
             Tries::UntilDeadline
         },
     };
-    args.guided.prove(asked, &place, &client, progress).await
+    args.guided
+        .prove(asked, &keyferry_objects, &client, progress)
+        .await
 }
 
 /// Shows the objects of the hub and writes them. Returns why the run ends here, if it does.

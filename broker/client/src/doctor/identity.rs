@@ -15,6 +15,7 @@ use crate::doctor::diagnosis::{Cause, Identity, Problem, TokenEvidence, name_fau
 use crate::doctor::fetch::{Fetcher, jwks_uri};
 use crate::doctor::plan::Plan;
 use crate::doctor::target_calls::TargetCalls;
+use crate::doctor::target_user::TargetUser;
 
 /// The target's responses about a token.
 pub struct Answered {
@@ -97,7 +98,7 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, Id
     let mut problems = Vec::new();
     if let Ok(user) = &user
         && let Some((cause, detail)) = name_fault(
-            username(user),
+            &TargetUser::of(user).username,
             plan.subject().as_deref(),
             plan.hub_name.as_deref(),
         )
@@ -162,10 +163,6 @@ pub async fn calls(plan: &Plan) -> Result<TargetCalls, IdentityError> {
     }
     let token = plan.secret().ok_or(IdentityError::NotSigned)?;
     Ok(TargetCalls::new(target, Some(token), &plan.guard).await?)
-}
-
-fn username(user: &Value) -> &str {
-    user["username"].as_str().unwrap_or_default()
 }
 
 async fn prediction(
@@ -235,22 +232,7 @@ impl Answered {
             | (_, Err(Identity::Failed(_) | Identity::Forbidden(_) | Identity::NotAsked)) => None,
             (Prediction::Accepted(user), Ok(answer)) => {
                 let predicted = serde_json::to_value(user).unwrap_or_default();
-                let mut differences = Vec::new();
-                for field in ["username", "uid"] {
-                    let text = |value: &Value| value[field].as_str().unwrap_or_default().to_owned();
-                    differences.extend((text(&predicted) != text(answer)).then_some(field));
-                }
-                // The target adds this group itself.
-                let groups = |value: &Value| {
-                    let all = value["groups"].as_array().cloned().unwrap_or_default();
-                    all.into_iter()
-                        .filter(|group| group != "system:authenticated")
-                        .collect::<Vec<_>>()
-                };
-                differences.extend((groups(&predicted) != groups(answer)).then_some("groups"));
-                let extra = |value: &Value| value["extra"].as_object().cloned().unwrap_or_default();
-                differences.extend((extra(&predicted) != extra(answer)).then_some("extra"));
-                Some(differences)
+                Some(TargetUser::of(&predicted).differences(&TargetUser::of(answer)))
             }
             (Prediction::Accepted(_), Err(_)) => Some(vec!["verdict"]),
             (Prediction::Rejected(..) | Prediction::Refused(..), Err(Identity::Refused)) => {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::doctor::diagnosis::Problem;
 use crate::doctor::resource_attributes::ResourceAttributes;
+use crate::doctor::target_user::TargetUser;
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const NODE: &str = "system:node:";
@@ -98,11 +99,11 @@ impl ImpersonatedUser {
     /// another user, or a part that was asked for is missing.
     #[must_use]
     pub fn ignored(&self, answered: &Value) -> Option<Problem> {
-        let name = answered["username"].as_str().unwrap_or_default();
-        let wanted = &self.name;
+        let answered = TargetUser::of(answered);
+        let (name, wanted) = (&answered.username, &self.name);
         let detail = if name != wanted {
             format!("the target answers as {name:?} where {wanted:?} is impersonated")
-        } else if let Some(part) = self.missing_part(answered) {
+        } else if let Some(part) = self.missing_part(&answered) {
             format!("the target answers as {wanted:?} without the impersonated {part}")
         } else {
             return None;
@@ -110,21 +111,18 @@ impl ImpersonatedUser {
         Some(Problem::new(Code::ImpersonationIgnored, detail))
     }
 
-    fn missing_part(&self, answered: &Value) -> Option<String> {
-        let has = |list: &Value, wanted: &str| {
-            let items = list.as_array().into_iter().flatten();
-            items.filter_map(Value::as_str).any(|item| item == wanted)
-        };
-        let group = self.groups.iter().find(|it| !has(&answered["groups"], it));
-        if let Some(group) = group {
+    fn missing_part(&self, answered: &TargetUser) -> Option<String> {
+        let mut groups = self.groups.iter();
+        if let Some(group) = groups.find(|group| !answered.groups.contains(group)) {
             return Some(format!("group {group:?}"));
         }
-        if let Some(uid) = self.uid.as_deref().filter(|uid| answered["uid"] != **uid) {
+        if let Some(uid) = self.uid.as_ref().filter(|uid| answered.uid != **uid) {
             return Some(format!("UID {uid:?}"));
         }
         // The target lower-cases every key.
         let missing = |(key, value): &&(String, String)| {
-            !has(&answered["extra"][key.to_ascii_lowercase()], value)
+            let values = answered.extra.get(&key.to_ascii_lowercase());
+            !values.is_some_and(|values| values.contains(value))
         };
         let (key, value) = self.extra.iter().find(missing)?;
         Some(format!("extra {key:?}={value:?}"))

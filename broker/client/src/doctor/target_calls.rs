@@ -24,6 +24,7 @@ use crate::doctor::fetch::{bounded, exchange, fault};
 use crate::doctor::impersonated_user::ImpersonatedUser;
 use crate::doctor::resource_attributes::ResourceAttributes;
 use crate::doctor::target_metrics::active_configuration;
+use crate::doctor::target_user::TargetUser;
 use crate::lenient::{self, Lenient};
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -192,7 +193,7 @@ impl TargetCalls {
     /// Asks which user the bearer is at the target, or would be when impersonating.
     pub(crate) async fn who(&self, impersonated: Option<&ImpersonatedUser>) -> Identity {
         match self.review(impersonated).await {
-            Ok(user) => Identity::Known(user["username"].as_str().unwrap_or_default().to_owned()),
+            Ok(user) => Identity::Known(TargetUser::of(&user).username),
             Err(identity) => identity,
         }
     }

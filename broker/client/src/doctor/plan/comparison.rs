@@ -33,17 +33,17 @@ pub(super) async fn compare_tenants_target(
     listed: &Result<ListedTargets, ListError>,
     permission: Permission,
 ) -> Result<Option<String>, Refusal> {
-    let known = match listed {
-        Ok(known) => known,
+    let listed_targets = match listed {
+        Ok(targets) => targets,
         Err(_) if permission.unlisted_target => return Ok(None),
         Err(error) => return Err(Refusal::unread(error)),
     };
-    let difference = match (known.find(target, audience).await, audience) {
+    let difference = match (listed_targets.find(target, audience).await, audience) {
         // The user's own audience need not match the list. It must not be that of another listed
         // target, though, because this target could use the token there.
         (Ok(found), Some(audience))
             if found.audience != *audience
-                && (!permission.audience || known.may_have_audience(audience)) =>
+                && (!permission.audience || listed_targets.may_have_audience(audience)) =>
         {
             let (name, theirs) = (&found.name, found.audience.as_str());
             format!(
@@ -54,16 +54,16 @@ pub(super) async fn compare_tenants_target(
         }
         (Ok(found), _) => return Ok(Some(found.name.to_string())),
         (Err(difference @ FindError::OtherAddress { .. }), _)
-            if known.missing().is_some() && !permission.unlisted_target =>
+            if listed_targets.missing().is_some() && !permission.unlisted_target =>
         {
-            return Err(Refusal::absent(known, difference.to_string()));
+            return Err(Refusal::absent(listed_targets, difference.to_string()));
         }
         (Err(difference), _) => difference.to_string(),
     };
     if !permission.unlisted_target {
         return Err(Refusal::unlisted(difference));
     }
-    refuse_listed_audience(difference, audience, known).map(|()| None)
+    refuse_listed_audience(difference, audience, listed_targets).map(|()| None)
 }
 
 /// No token is issued for the audience of a listed target, not even for an unlisted target that the
