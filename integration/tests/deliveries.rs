@@ -162,6 +162,10 @@ pub(crate) fn suite() -> BoxedSuite {
             "a_foreign_cluster_profile_stays_and_ours_carries_the_way",
             profile::a_foreign_profile_stays_and_ours_carries_the_way,
         )
+        .test(
+            "a_flood_of_a_known_caller_fills_no_log",
+            granted::a_flood_of_a_known_caller_fills_no_log,
+        )
         .test_alone(
             "without_the_author_policy_no_token_is_written",
             leader::without_the_author_policy_no_token_is_written,

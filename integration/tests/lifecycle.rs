@@ -3,7 +3,7 @@
 mod audit;
 mod ca_secrets;
 mod configuration;
-mod floods;
+pub(crate) mod floods;
 mod mistakes;
 mod termination;
 
@@ -48,6 +48,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_flood_of_one_address_is_refused_and_known_callers_are_not",
             floods::of_one_address,
+        )
+        .test(
+            "a_flood_of_a_known_caller_fills_no_log",
+            floods::of_a_known_caller,
         )
         .boxed()
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::tenant::{EVERY_SHAPE, Tenant};
 use super::written::decoded;
+use crate::lifecycle::floods::a_known_callers_refusals_are_bounded;
 
 pub(crate) async fn a_shape_that_is_not_allowed_writes_nothing(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "shapes", &["FluxConfigMap"]).await?;
@@ -206,4 +207,22 @@ pub(crate) async fn an_author_who_may_not_mint_is_refused(world: Arc<OnHub>) -> 
     }
     assert_eq!(tenant.written()?, 0);
     Ok(())
+}
+
+/// The flood of refusals, with the objects on the hub.
+pub(crate) async fn a_flood_of_a_known_caller_fills_no_log(world: Arc<OnHub>) -> TestResult {
+    let _refused = Tenant::new(&world, "refused", &[]).await?;
+    let neighbour = Tenant::new(&world, "beside-refused", &["HTTP"]).await?;
+    neighbour
+        .put_access("a", json!([{ "name": "h", "type": "HTTP" }]))
+        .await?;
+    let refused = caller_token(&world.hub, "refused", RECONCILER).await?;
+    let granted = caller_token(&world.hub, "beside-refused", RECONCILER).await?;
+    a_known_callers_refusals_are_bounded(
+        &world.broker,
+        &refused,
+        "refused",
+        (&granted, "beside-refused/a"),
+    )
+    .await
 }

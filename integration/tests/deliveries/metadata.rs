@@ -8,7 +8,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use http::{Method, header};
 use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
 use keyferry_integration::wait::until;
-use keyferry_integration::world::{Broker, BrokerSpec, caller_token};
+use keyferry_integration::world::{
+    Access, Broker, BrokerSpec, Subject, Target, caller_token, let_mint,
+};
 
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path};
@@ -163,6 +165,27 @@ async fn started_beside_large_objects(world: &Arc<OnHub>, tenant: &Tenant) -> Te
          the start, {after_list} KiB after they were listed again"
     );
     assert!(after_list <= MAX_PEAK_KIB, "{after_list} KiB");
+    broker.into_process().stop().await?;
+    a_start_with_a_file_costs_no_memory_either(world).await
+}
+
+/// A Keyferry whose objects are in its file lists the same ServiceAccounts and Namespaces.
+async fn a_start_with_a_file_costs_no_memory_either(world: &OnHub) -> TestResult {
+    let target = Target::of(&world.targets[0], "https://large-file.keyferry.test")
+        .allowing("large", &[RECONCILER]);
+    let spec = BrokerSpec::of_hub("large-file", &world.hub)
+        .alone()
+        .with_access(Access::of("large", "file", &target.name, RECONCILER))
+        .with_target(target);
+    let namespace = spec.namespace().to_owned();
+    let keyferry = Subject::ServiceAccount(&namespace, "keyferry");
+    let_mint(&world.hub, &namespace, keyferry, "large", &[RECONCILER]).await?;
+    let broker = world.ground.start_broker(&world.hub, spec).await?;
+    let caller = caller_token(&world.hub, "large", RECONCILER).await?;
+    broker.exchange_in_time(&caller, "large/file").await?;
+    let peak = peak_kib(&broker)?;
+    eprintln!("{LARGE} ServiceAccounts of 1.2 MB, with objects in a file: a peak of {peak} KiB");
+    assert!(peak <= MAX_PEAK_KIB, "{peak} KiB");
     broker.into_process().stop().await?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Floods of tokens that Keyferry can judge without asking the hub.
+//! Floods of tokens that Keyferry can judge without asking the hub, and of requests that policy
+//! denies.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -11,6 +12,7 @@ use keyferry_integration::chaos_proxy::ChaosProxy;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{
     ACCOUNT, Access, Broker, BrokerSpec, CALLER_AUDIENCE, TENANT, Target, World, caller_token,
+    make_tenant,
 };
 use serde_json::{Value, json};
 
@@ -238,6 +240,84 @@ pub(super) async fn of_one_address(world: Arc<World>) -> TestResult {
             .as_str()
             .is_some_and(|text| text.starts_with("127.0.0.1 ("))),
         "{summaries:?}"
+    );
+    Ok(())
+}
+
+/// The requests of a known caller for what it may not have.
+const DENIED: usize = 400;
+/// The records that a namespace's refusals may have: a burst of 60, and 20 a second.
+const RECORDS_OF_A_BURST: usize = 60;
+const RECORDS_PER_SECOND: usize = 20;
+
+/// As [`a_known_callers_refusals_are_bounded`], with the objects in the configuration file.
+pub(super) async fn of_a_known_caller(world: Arc<World>) -> TestResult {
+    let spec = BrokerSpec::of_hub("refused", world.hub())
+        .with_target(
+            Target::of(world.target_a(), "https://refused.keyferry.test")
+                .allowing(TENANT, &[ACCOUNT]),
+        )
+        .with_access(Access::of(TENANT, "a", "target-a", ACCOUNT));
+    let broker = world.start_broker(world.hub(), spec).await?;
+    make_tenant(world.hub(), "refused", &[ACCOUNT]).await?;
+    let refused = caller_token(world.hub(), "refused", ACCOUNT).await?;
+    let granted = caller_token(world.hub(), TENANT, ACCOUNT).await?;
+    a_known_callers_refusals_are_bounded(&broker, &refused, "refused", (&granted, "tenant-a/a"))
+        .await
+}
+
+/// A known caller asks again and again for what it may not have. Its refusals have few records of
+/// their own and a summary, so they bury no issuance, and a neighbour gets its tokens meanwhile.
+pub(crate) async fn a_known_callers_refusals_are_bounded(
+    broker: &Broker,
+    refused: &str,
+    namespace: &str,
+    (granted, access): (&str, &str),
+) -> TestResult {
+    broker.exchange_in_time(granted, access).await?;
+    let absent = format!("{namespace}/absent");
+    assert_eq!(broker.exchange(refused, &absent).await?.status, 400);
+    let started = Instant::now();
+    let flood = try_join_all((0..DENIED).map(|_| broker.exchange(refused, &absent)));
+    let served = async {
+        for _ in 0..20 {
+            let answer = broker.exchange(granted, access).await?;
+            assert_eq!(answer.status, 200, "a neighbour: {}", answer.body);
+        }
+        Ok(())
+    };
+    let (answers, ()) = futures::future::try_join(flood, served).await?;
+    let seconds = usize::try_from(started.elapsed().as_secs())? + 1;
+    let limited = answers.iter().filter(|answer| answer.status == 429).count();
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.status == 429 || answer.status == 400)
+    );
+    assert!(
+        limited >= DENIED - RECORDS_OF_A_BURST - RECORDS_PER_SECOND * seconds,
+        "{limited} of {DENIED} in {seconds} s"
+    );
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let records = broker.audit()?;
+    let user = format!("system:serviceaccount:{namespace}:");
+    let own = records.iter().filter(|record| {
+        record["decision"] == "denied"
+            && record["caller"]
+                .as_str()
+                .is_some_and(|caller| caller.starts_with(&user))
+    });
+    // The first refusal was sent before the flood.
+    assert_eq!(own.count(), DENIED + 1 - limited);
+    let summaries: Vec<&str> = records
+        .iter()
+        .filter(|record| record["route"] == "summary")
+        .filter_map(|record| record["namespaces"].as_str())
+        .filter(|namespaces| namespaces.contains(&format!("{namespace} (")))
+        .collect();
+    assert!(
+        !summaries.is_empty() && summaries.len() <= seconds + 2,
+        "one a second: {summaries:?}"
     );
     Ok(())
 }
