@@ -1,20 +1,21 @@
 //! `keyferry can-i`: whether a token, or the user that Flux impersonates with it, may do something
 //! at a target.
 
+mod application;
 mod rules_list;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_client::doctor::apply::{self, Applied, ManifestObjects};
 use keyferry_client::doctor::identity::calls;
 use keyferry_client::doctor::plan::Plan;
-use keyferry_client::doctor::resources::{self, ResolvedResource, ResourceError};
+use keyferry_client::doctor::resource_attributes::ResourceAttributes;
+use keyferry_client::doctor::resources::{self, ResourceError};
 use keyferry_client::doctor::target_calls::{AccessError, TargetCalls};
 use keyferry_kube_authn::Code;
-use keyferry_kube_authn::rights::{NeededRight, role_binding, role_for, roles_for};
-use serde_json::{Value, json};
+use keyferry_kube_authn::rights::role_for;
+use serde_json::json;
 
 use crate::args::TARGET;
 use crate::args::output_format::FormatArgs;
@@ -89,7 +90,9 @@ pub(super) struct CanIArgs {
 pub(super) async fn run(args: CanIArgs) -> ExitCode {
     let asked = match (args.verb.as_deref(), &args.filename, &args.resource) {
         (None, ..) => rules_list::list(&args).await,
-        (Some("apply"), path, start) => can_apply(&args, path.as_deref(), start.as_deref()).await,
+        (Some("apply"), path, start) => {
+            application::can_apply(&args, path.as_deref(), start.as_deref()).await
+        }
         (Some(_), Some(_), _) => Err(CommandError::new(
             "a file is given, but the verb is not apply",
         )),
@@ -102,6 +105,136 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
     })
 }
 
+/// The answer to a question about rights, in words, JSON and the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    Undetermined,
+}
+
+impl Answer {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Undetermined => "undetermined",
+        }
+    }
+
+    fn exit_code(self) -> ExitCode {
+        match self {
+            Self::Yes => ExitCode::SUCCESS,
+            Self::No => ExitCode::FAILURE,
+            Self::Undetermined => ExitCode::from(UNDETERMINED),
+        }
+    }
+
+    /// The exit code after the answer was printed, or could not be.
+    fn exit_code_after(self, printed: std::io::Result<()>) -> ExitCode {
+        match printed {
+            Ok(()) => self.exit_code(),
+            Err(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// What is asked about one verb, after the target's discovery.
+struct Question<'a> {
+    verb: &'a str,
+    wanted: ResourceAttributes,
+    /// The namespace, if the resource has one and the caller names it.
+    namespace: Option<&'a str>,
+    is_namespaced: bool,
+    /// Why the resource was not looked up.
+    unread: Option<String>,
+}
+
+impl<'a> Question<'a> {
+    async fn resolve(
+        args: &'a CanIArgs,
+        verb: &'a str,
+        resource: &str,
+        calls: &TargetCalls,
+        target: &str,
+    ) -> Result<Self, CommandError> {
+        let namespace = args.target_namespace.as_deref();
+        let typed = attributes(verb, resource, namespace);
+        let (wanted, is_namespaced, unread) = match resources::resolve(calls, &typed).await {
+            Ok(resolved) => (resolved.attributes, resolved.namespaced, None),
+            Err(ResourceError::Unread(why)) => (typed, true, Some(why)),
+            Err(error @ ResourceError::Unknown { .. }) => {
+                return Err(CommandError::with_fix(
+                    format!("looking up {resource} at {target}: {error}"),
+                    "write a resource as kubectl api-resources prints it, such as deployments.apps",
+                ));
+            }
+        };
+        Ok(Self {
+            verb,
+            wanted,
+            namespace: namespace.filter(|_| is_namespaced),
+            is_namespaced,
+            unread,
+        })
+    }
+
+    async fn ask(&self, calls: &TargetCalls, plan: &Plan) -> Result<bool, AccessError> {
+        match (
+            calls.access(&self.wanted, plan.impersonate.as_ref()).await,
+            &self.unread,
+        ) {
+            // Of a resource by another name than its own, a no says nothing.
+            (Ok(false), Some(why)) => Err(AccessError::Unknown(why.clone())),
+            (asked, _) => asked,
+        }
+    }
+
+    fn scope(&self) -> &str {
+        match (self.is_namespaced, self.namespace) {
+            (false, _) => "the cluster",
+            (true, Some(namespace)) => namespace,
+            (true, None) => "all namespaces (--target-namespace asks for one)",
+        }
+    }
+
+    /// The answer, and the sentence behind its word.
+    fn answer(
+        &self,
+        asked: &Result<bool, AccessError>,
+        user: &str,
+        target: &str,
+    ) -> (Answer, String) {
+        let action = format!(
+            "{} {} in {}",
+            self.verb,
+            self.wanted.full_name(),
+            self.scope()
+        );
+        match asked {
+            Ok(true) => (Answer::Yes, format!("{user} may {action} at {target}")),
+            Ok(false) => (Answer::No, format!("{user} may not {action} at {target}")),
+            Err(AccessError::Impersonation(why)) => {
+                (Answer::No, not_as(user, target, &why.to_string()))
+            }
+            Err(AccessError::Unknown(why)) => (Answer::Undetermined, format!("{action}: {why}")),
+        }
+    }
+
+    /// Prints the objects that would allow it.
+    fn propose_role(&self, user: &str, target: &str) {
+        let right = (
+            self.wanted.group.as_str(),
+            &*self.wanted.resource_path(),
+            self.verb,
+        );
+        ui::note(&format!(
+            "these would allow it; review and apply them at {target}:"
+        ));
+        ui::note_block(&with_bindings(&[role_for(self.namespace, &[right])], user));
+    }
+}
+
 async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, CommandError> {
     refuse_swapped(verb, resource)?;
     let plan = args
@@ -112,89 +245,29 @@ async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, Co
             args.objects.as_deref(),
         )
         .await?;
+    let target = plan.target_in_words();
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;
-    let given = attributes(verb, resource, args.target_namespace.as_deref());
-    let (wanted, namespaced, unread) = match resources::resolve(&calls, &given).await {
-        Ok(ResolvedResource {
-            attributes,
-            namespaced,
-        }) => (attributes, namespaced, None),
-        Err(ResourceError::Unread(why)) => (given, true, Some(why)),
-        Err(error @ ResourceError::Unknown { .. }) => {
-            return Err(CommandError::with_fix(
-                format!(
-                    "looking up {resource} at {}: {error}",
-                    plan.target_in_words()
-                ),
-                "write a resource as kubectl api-resources prints it, such as deployments.apps",
-            ));
-        }
-    };
-    let asked = calls.access(&wanted, plan.impersonate.as_ref()).await;
-    let namespace = args.target_namespace.as_deref();
-    let place = match (namespaced, namespace) {
-        (false, _) => "the cluster".to_owned(),
-        (true, Some(namespace)) => namespace.to_owned(),
-        (true, None) => "all namespaces (--target-namespace asks for one)".to_owned(),
-    };
-    let asked = match (asked, unread) {
-        // Of a resource by another name than its own, a no says nothing.
-        (Ok(false), Some(why)) => Err(AccessError::Unknown(why)),
-        (asked, _) => asked,
-    };
-    let (who, target) = (&user, plan.target_in_words());
-    let resource = wanted.full_name();
-    let (word, code, detail) = match &asked {
-        Ok(true) => (
-            "yes",
-            ExitCode::SUCCESS,
-            format!("{who} may {verb} {resource} in {place} at {target}"),
-        ),
-        Ok(false) => (
-            "no",
-            ExitCode::FAILURE,
-            format!("{who} may not {verb} {resource} in {place} at {target}"),
-        ),
-        Err(AccessError::Impersonation(why)) => (
-            "no",
-            ExitCode::FAILURE,
-            not_as(&user, &target, &why.to_string()),
-        ),
-        Err(AccessError::Unknown(why)) => (
-            "undetermined",
-            ExitCode::from(UNDETERMINED),
-            format!("{verb} {resource} in {place}: {why}"),
-        ),
-    };
+    let question = Question::resolve(args, verb, resource, &calls, &target).await?;
+    let asked = question.ask(&calls, &plan).await;
+    let (answer, detail) = question.answer(&asked, &user, &target);
     let denied = matches!(asked, Err(AccessError::Impersonation(_))).then_some(DENIED);
     if let Some(format) = args.format.output.document() {
         let document = json!({
-            "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
-            "reason": denied.map(Code::name), "fix": denied.map(Code::fix),
+            "schema": "keyferry.dev/can-i/v1", "answer": answer.word(), "detail": (answer != Answer::Yes).then_some(&detail), "user": user,
+            "target": target, "reason": denied.map(Code::name), "fix": denied.map(Code::fix),
         });
-        return Ok(ui::finish_document(&document, format, code));
+        return Ok(ui::finish_document(&document, format, answer.exit_code()));
     }
-    let printed = ui::result(&ui::plain(&format!("{word}: {detail}")));
+    let printed = ui::result(&ui::plain(&format!("{}: {detail}", answer.word())));
     if let Some(code) = denied {
         ui::note(code.name());
         ui::note(&format!("fix: {}", code.fix()));
     }
-    if let Ok(false) = &asked {
-        let role = role_for(
-            namespace.filter(|_| namespaced),
-            &[(&wanted.group, &wanted.resource_path(), verb)],
-        );
-        ui::note(&format!(
-            "these would allow it; review and apply them at {target}:"
-        ));
-        ui::note_block(&with_bindings(&[role], &user));
+    if let Ok(false) = asked {
+        question.propose_role(&user, &target);
     }
-    Ok(if printed.is_ok() {
-        code
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(answer.exit_code_after(printed))
 }
 
 /// The verbs of Kubernetes' own authorizer and admission.
@@ -259,148 +332,6 @@ async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, CommandError> 
         )),
         None => Ok(wanted.name.clone()),
     }
-}
-
-async fn can_apply(
-    args: &CanIArgs,
-    path: Option<&std::path::Path>,
-    start: Option<&str>,
-) -> Result<ExitCode, CommandError> {
-    let start = match (start, &args.from) {
-        (Some(_), Some(_)) => {
-            return Err(CommandError::new(
-                "the starting object is given twice, before -f and by --from",
-            ));
-        }
-        (Some(start), None) => Some(start.parse::<StartArg>()?),
-        (None, from) => from.clone(),
-    };
-    let input = Some(std::path::Path::new("-"));
-    if path == input && args.objects.as_deref() == input {
-        return Err(CommandError::with_fix(
-            "both -f and --objects read standard input",
-            "give one of them as a file",
-        ));
-    }
-    let given = path.map(objects).transpose()?;
-    let mut plan = args
-        .target
-        .plan(
-            start.as_ref(),
-            args.namespace.as_deref(),
-            args.objects.as_deref(),
-        )
-        .await?;
-    let ManifestObjects { objects, unbuilt } = match (given, plan.inventory.take()) {
-        (Some(given), _) => given,
-        (None, Some(objects)) => ManifestObjects {
-            objects,
-            ..ManifestObjects::default()
-        },
-        (None, None) => {
-            let hint = "give them by -f PATH, or -f - for standard input, or start from a \
-                kustomization that has applied before";
-            return Err(CommandError::new(format!(
-                "apply is asked about objects: {hint}"
-            )));
-        }
-    };
-    if objects.is_empty() {
-        return Err(CommandError::new("there is no object to check"));
-    }
-    let calls = calls(&plan).await?;
-    let user = user(&calls, &plan).await?;
-    let place = args.target_namespace.as_deref().unwrap_or("default");
-    let mut applied = apply::ask(&calls, &objects, place, plan.impersonate.as_ref()).await;
-    // A kustomization's objects are unknown until it is built.
-    let not_built = |file: &std::path::PathBuf| {
-        format!(
-            "{} is not built here: pipe kubectl kustomize DIR into -f -",
-            file.display()
-        )
-    };
-    applied.unknown.extend(unbuilt.iter().map(not_built));
-    let code = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
-        _ if applied.denied.is_some() => ExitCode::FAILURE,
-        (false, _) => ExitCode::FAILURE,
-        (true, false) => ExitCode::from(UNDETERMINED),
-        (true, true) => ExitCode::SUCCESS,
-    };
-    if let Some(format) = args.format.output.document() {
-        let document = document(&applied, &user);
-        return Ok(ui::finish_document(&document, format, code));
-    }
-    let printed = ui::result(&ui::block(&text(&applied, &user, &plan.target_in_words())));
-    Ok(if printed.is_ok() {
-        code
-    } else {
-        ExitCode::FAILURE
-    })
-}
-
-fn objects(path: &std::path::Path) -> Result<ManifestObjects, CommandError> {
-    if path != std::path::Path::new("-") {
-        return Ok(apply::objects(path)?);
-    }
-    let text = String::from_utf8(crate::local_file::read(path, "the objects", MAX_INPUT)?).ok();
-    let objects = text
-        .and_then(|text| apply::objects_of(&text))
-        .ok_or_else(|| CommandError::new("reading the objects from -: it is not YAML"))?;
-    Ok(ManifestObjects {
-        objects,
-        ..ManifestObjects::default()
-    })
-}
-
-fn document(applied: &Applied, user: &str) -> Value {
-    let rows = |needs: &[NeededRight]| {
-        let row = |need: &NeededRight| json!({ "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name, "namespace": need.namespace });
-        needs.iter().map(row).collect::<Vec<_>>()
-    };
-    let answer = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
-        _ if applied.denied.is_some() => "no",
-        (false, _) => "no",
-        (true, false) => "undetermined",
-        (true, true) => "yes",
-    };
-    let roles = roles_for(&applied.missing);
-    let bindings: Vec<Value> = roles.iter().map(|role| role_binding(role, user)).collect();
-    json!({
-        "schema": "keyferry.dev/can-i-apply/v1", "answer": answer, "allowed": rows(&applied.allowed), "missing": rows(&applied.missing),
-        "undetermined": applied.unknown, "roles": roles, "bindings": bindings, "user": user,
-        "detail": applied.denied, "reason": applied.denied.as_ref().map(|_| DENIED.name()),
-        "fix": applied.denied.as_ref().map(|_| DENIED.fix()),
-    })
-}
-
-fn text(applied: &Applied, user: &str, target: &str) -> String {
-    for why in &applied.unknown {
-        ui::note(&format!("undetermined: {}", why));
-    }
-    if let Some(why) = &applied.denied {
-        ui::note(DENIED.name());
-        ui::note(&format!("fix: {}", DENIED.fix()));
-        return format!("no: {}", not_as(user, target, why));
-    }
-    if applied.missing.is_empty() {
-        let word = if applied.unknown.is_empty() {
-            "yes"
-        } else {
-            "undetermined"
-        };
-        return format!(
-            "{word}: {} has {} right(s) at {target}",
-            ui::plain(user),
-            applied.allowed.len()
-        );
-    }
-    let count = applied.missing.len();
-    ui::note(&format!(
-        "no: {} lacks {count} right(s) at {target}; these would grant them; review and apply them \
-         there:",
-        ui::plain(user)
-    ));
-    with_bindings(&roles_for(&applied.missing), user)
 }
 
 #[cfg(test)]
