@@ -67,6 +67,17 @@ pub(super) struct TargetArgs {
     pub(super) guided: GuidedArgs,
 }
 
+impl TargetArgs {
+    /// The target, with the user of --target-kubeconfig.
+    fn target_access(&self) -> HubAccess {
+        HubAccess {
+            kubeconfig: Some(self.target_kubeconfig.clone()),
+            context: self.target_context.clone(),
+            ..HubAccess::default()
+        }
+    }
+}
+
 pub(super) async fn run(
     args: &TargetArgs,
     progress: &mut Progress,
@@ -74,11 +85,7 @@ pub(super) async fn run(
     let name = ObjectName::new(args.name.as_str())
         .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
     args.guided.check()?;
-    let target_access = HubAccess {
-        kubeconfig: Some(args.target_kubeconfig.clone()),
-        context: args.target_context.clone(),
-        ..HubAccess::default()
-    };
+    let target_access = args.target_access();
     progress.begin("reading the hub and the target");
     let hub = args.guided.hub.access().describe_hub().await?;
     ui::note(&format!("hub: {hub}"));
