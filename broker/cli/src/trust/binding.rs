@@ -159,6 +159,7 @@ pub(crate) fn powers_of(rules: &[Value]) -> Vec<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use insta::assert_snapshot;
     use serde_json::json;
 
     use super::*;
@@ -170,20 +171,19 @@ mod tests {
     #[test]
     fn a_role_is_bound_in_the_whole_cluster_only_if_the_user_says_so() {
         let error = Binding::of(Some("edit"), &[], false).unwrap_err();
-        assert!(error.problem.contains("does not say where"), "{error}");
-        assert!(error.fix.unwrap().contains("--bind-cluster-wide"));
+        let fix = error.fix.unwrap();
+        assert_snapshot!(
+            "a-role-without-a-place",
+            format!("{}\nfix: {fix}", error.problem)
+        );
         let wide = Binding::of(Some("edit"), &[], true).unwrap().unwrap();
         assert_eq!(wide.scope, BindingScope::ClusterWide);
         let narrow = Binding::of(Some("edit"), &apps(), false).unwrap().unwrap();
         assert_eq!(narrow.scope, BindingScope::Namespaces(apps()));
         assert_eq!(Binding::of(None, &[], false).unwrap(), None);
-        let warned = wide.warning(&powers_of_shipped("edit")).unwrap();
-        assert!(
-            warned.contains("impersonate") && warned.contains("whole cluster"),
-            "{warned}"
-        );
-        let warned = narrow.warning(&powers_of_shipped("edit")).unwrap();
-        assert!(warned.contains("in apps"), "{warned}");
+        let warnings = [wide, narrow.clone()]
+            .map(|binding| binding.warning(&powers_of_shipped("edit")).unwrap());
+        assert_snapshot!("warnings-about-a-role", warnings.join("\n\n"));
         assert_eq!(narrow.warning(&powers_of_shipped("view")), None);
     }
 
