@@ -16,6 +16,7 @@ mod document;
 mod duration;
 mod external_issuer;
 mod file_schema;
+mod generation;
 mod inputs;
 mod listener;
 mod metrics_listener;
@@ -37,10 +38,10 @@ mod written;
 use std::collections::BTreeMap;
 
 use crate::name::{AccessName, ObjectName};
-use crate::service_account::Uid;
 
-pub use access::{ArgoCd, ArgoCdForm, DeletionPolicy, Delivery, DeliveryType, Probe, TargetAccess};
+pub use access::{ArgoCd, Delivery, TargetAccess};
 pub(crate) use access_spec::TargetAccessObject;
+pub use access_spec::{ArgoCdForm, DeletionPolicy, DeliveryType, Probe};
 pub use address::{proxy as proxy_address, server as server_address, server_name};
 pub use allow::{AllowRule, NamespaceRule};
 pub use audit_file::{AuditFile, AuditRotation};
@@ -48,6 +49,7 @@ pub use caller_certificates::{CallerCertificate, ClientCertificateRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use external_issuer::{ClaimRule, ExternalIssuer, TokenUse, same_issuer};
 pub use file_schema::file_schema;
+pub use generation::{Generation, canonical};
 pub use inputs::{InputCredential, InputProof, InputScope, Inputs};
 pub use listener::{
     ListenAddressError, Listener, ListenerOverrides, TlsFiles, TlsSource, TlsVersion,
@@ -56,18 +58,19 @@ pub use listener::{
 pub use metrics_listener::{MetricsAuthentication, MetricsListener};
 pub use mistake::{ConfigError, Mistake};
 pub use object_list::ObjectList;
-pub use reduced::{MAX_KEPT_BYTES, ObjectSize, ReducedObject};
+pub use reduced::{FINALIZER, Finalizers, MAX_KEPT_BYTES, ObjectSize, ReducedObject};
 pub use selector::{NamespaceSelector, selects_by};
-pub use server::{HubEndpoint, ManagedIssuers, NewCallerLimits, ObjectSource, ServerConfiguration};
+pub use server::{HubEndpoint, ManagedIssuers, NewCallerLimits, Overrides, ServerConfiguration};
+pub use server_spec::ObjectSource;
 pub use stored::{
-    Assembled, DrainingTarget, FINALIZER, Finalizers, MAX_ACCESSES, ObjectFault, Record,
-    StoredAccess, StoredObjects, StoredTarget,
+    Assembled, DrainingTarget, MAX_ACCESSES, ObjectFault, Record, StoredAccess, StoredObjects,
+    StoredTarget,
 };
 pub use target::{
-    CertificateApproval, CertificateSource, ClientCertificates, ClusterIdentity, LifetimeRange,
-    TargetCluster, TargetKind, TokenIssuer,
+    CertificateSource, ClientCertificates, ClusterIdentity, LifetimeRange, TargetCluster,
 };
 pub(crate) use target_spec::TargetClusterObject;
+pub use target_spec::{CertificateApproval, TargetKind, TokenIssuer};
 pub use written::{WrittenObject, written_objects};
 
 use cross_checks::CrossChecks;
@@ -139,83 +142,6 @@ impl Policy {
             fix: "restart Keyferry with the new callerAudience first, or choose another audience"
                 .to_owned(),
         })
-    }
-}
-
-/// A hash of an object's spec, or of its UID and `metadata.generation` on the hub. It changes
-/// whenever the spec changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Generation(u64);
-
-impl Generation {
-    /// The generation of a parsed `spec`, so comments and layout do not count.
-    pub(crate) fn of(spec: &serde_json::Value) -> Self {
-        Self::hash(&canonical(spec))
-    }
-
-    /// The generation of an object of the hub. An object recreated under the same name has another
-    /// one.
-    pub(crate) fn of_object(uid: &Uid, generation: i64) -> Self {
-        Self::hash(&format!("{uid} {generation}"))
-    }
-
-    fn hash(text: &str) -> Self {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
-        let first = digest
-            .as_ref()
-            .first_chunk::<8>()
-            .copied()
-            .unwrap_or_default();
-        Self(u64::from_be_bytes(first))
-    }
-}
-
-/// Writes JSON with sorted members, whichever map type `serde_json` was built with.
-pub fn canonical(value: &serde_json::Value) -> String {
-    match value {
-        serde_json::Value::Object(members) => {
-            let sorted: BTreeMap<&String, String> = members
-                .iter()
-                .map(|(key, value)| (key, canonical(value)))
-                .collect();
-            let members: Vec<String> = sorted
-                .into_iter()
-                .map(|(key, value)| format!("{key:?}:{value}"))
-                .collect();
-            format!("{{{}}}", members.join(","))
-        }
-        serde_json::Value::Array(items) => format!(
-            "[{}]",
-            items.iter().map(canonical).collect::<Vec<_>>().join(",")
-        ),
-        scalar => scalar.to_string(),
-    }
-}
-
-/// Settings of the command line or the environment, which override the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overrides {
-    /// `--enable-keyferry-issuer`: whether targets may have `issuer: Keyferry`.
-    pub enable_managed_issuers: Option<bool>,
-    /// `--cluster-resource-namespace`: the namespace of the Secrets that cluster-scoped objects
-    /// name.
-    pub cluster_resource_namespace: Option<crate::name::Namespace>,
-    /// The flags about listeners.
-    pub listeners: ListenerOverrides,
-}
-
-impl Overrides {
-    /// Overrides for commands that only read a server's file: they accept managed issuers, and
-    /// listeners without a certificate.
-    pub fn of_a_reader() -> Self {
-        Self {
-            enable_managed_issuers: Some(true),
-            cluster_resource_namespace: None,
-            listeners: ListenerOverrides {
-                tls_may_be_unset: true,
-                ..ListenerOverrides::default()
-            },
-        }
     }
 }
 

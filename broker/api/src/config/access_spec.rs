@@ -10,7 +10,7 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::access::{ArgoCdForm, DeletionPolicy, DeliveryType, Probe};
+use super::check::Check;
 use crate::name::ObjectName;
 use crate::schema::{self, LABEL_PATTERN, choice_names, validation_rule};
 use crate::status::TargetAccessStatus;
@@ -163,4 +163,127 @@ fn delivery_rules() -> [ValidationRule; 4] {
             "the object of a ClusterAPISecret is named <cluster>-kubeconfig",
         ),
     ]
+}
+
+/// The form in which a credential is issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DeliveryType {
+    /// An Argo CD cluster Secret.
+    ArgoCDSecret,
+    /// A Secret with a client certificate for the hub's own apiserver.
+    ClientCertificateSecret,
+    /// A Cluster API kubeconfig Secret.
+    ClusterAPISecret,
+    /// An item in a ClusterProfile's `status.accessProviders`.
+    ClusterProfile,
+    /// An ExecCredential for kubectl and client-go.
+    Exec,
+    /// A Flux `provider: generic` ConfigMap.
+    FluxConfigMap,
+    /// The token exchange and the kubeconfig route.
+    HTTP,
+    /// A Secret with a kubeconfig under `value`.
+    KubeConfigSecret,
+}
+
+impl DeliveryType {
+    /// The delivery types that an allow rule allows by default: those that leave no bearer token at
+    /// rest.
+    pub const DEFAULT: &'static [Self] = &[Self::HTTP, Self::Exec, Self::FluxConfigMap];
+
+    /// The delivery types that answer requests and write no object.
+    pub(super) const ON_REQUEST: [Self; 2] = [Self::HTTP, Self::Exec];
+
+    /// Every delivery type with its name.
+    pub const ALL: &'static [(&'static str, Self)] = &[
+        ("ArgoCDSecret", Self::ArgoCDSecret),
+        ("ClientCertificateSecret", Self::ClientCertificateSecret),
+        ("ClusterAPISecret", Self::ClusterAPISecret),
+        ("ClusterProfile", Self::ClusterProfile),
+        ("Exec", Self::Exec),
+        ("FluxConfigMap", Self::FluxConfigMap),
+        ("HTTP", Self::HTTP),
+        ("KubeConfigSecret", Self::KubeConfigSecret),
+    ];
+
+    /// The type's name, as objects spell it.
+    pub fn as_str(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, shape)| *shape == self)
+            .map(|(name, _)| *name)
+            .unwrap_or_default()
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, delivery)| *delivery)
+            .ok_or_else(|| {
+                let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
+                format!("is not a delivery; there are {}", names.join(", "))
+            })
+    }
+}
+
+/// How Argo CD gets its credential.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ArgoCdForm {
+    /// By the plugin `keyferry credential`; no token is at rest.
+    #[default]
+    Exec,
+    /// By a bearer token in the Secret.
+    BearerToken,
+}
+
+impl ArgoCdForm {
+    /// Every form with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Exec", Self::Exec), ("BearerToken", Self::BearerToken)];
+}
+
+/// What happens to written objects when their access, or the target that they lead to, is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionPolicy {
+    /// They stay until the last written token has expired.
+    #[default]
+    Drain,
+    /// They are deleted at once.
+    Immediate,
+}
+
+impl DeletionPolicy {
+    /// Every policy with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Drain", Self::Drain), ("Immediate", Self::Immediate)];
+
+    pub(super) fn read(text: Option<&str>, check: &mut Check<'_>) -> Option<Self> {
+        check.choose_or_default("spec.deletionPolicy", text, "a valid value", Self::ALL)
+    }
+}
+
+/// Whether the controller tries a token at the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Probe {
+    /// No token is tried.
+    Off,
+    /// A token is tried, and the status reports the result.
+    #[default]
+    Report,
+    /// A token is tried, and nothing is delivered before the target has accepted one.
+    Require,
+}
+
+impl Probe {
+    /// Every choice with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] = &[
+        ("Off", Self::Off),
+        ("Report", Self::Report),
+        ("Require", Self::Require),
+    ];
+    /// The choices of a target, and of an access in a file: only the controller delivers, so only
+    /// there can an access require a probe.
+    pub(super) const WITHOUT_REQUIRE: &'static [(&'static str, Self)] =
+        &[("Off", Self::Off), ("Report", Self::Report)];
 }

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::access::DeliveryType;
+use super::access_spec::DeliveryType;
 use super::check::Check;
 use super::selector::{LabelSelector, NamespaceSelector};
 use crate::name::{Namespace, ObjectName};

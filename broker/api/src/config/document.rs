@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 use serde_saphyr::options::MergeKeyPolicy;
 
-use super::Generation;
+use super::generation::Generation;
 use super::mistake::{ConfigError, Mistake};
 use super::node::Node;
 use crate::foreign_text;

@@ -8,8 +8,7 @@
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::access::{DeliveryType, Probe};
-use super::access_spec::TargetAccessSpec;
+use super::access_spec::{DeliveryType, Probe, TargetAccessSpec};
 use super::document::Object;
 use super::server_spec::ServerSpec;
 use super::target_spec::TargetClusterSpec;

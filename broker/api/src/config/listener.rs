@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use schemars::Schema;
+use schemars::{JsonSchema, Schema};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::check::Check;
-use super::server_spec::TlsSpec;
 use crate::name::ObjectName;
+use crate::schema;
 
 /// Where the published documents are served if no address is configured.
 pub(super) const DISCOVERY_ADDRESS: SocketAddr =
@@ -30,6 +31,22 @@ pub(super) const CONNECTIONS_LIMIT: LimitBounds = LimitBounds {
 /// Every TLS version with its name.
 pub(super) const TLS_VERSIONS: &[(&str, TlsVersion)] =
     &[("1.2", TlsVersion::V1_2), ("1.3", TlsVersion::V1_3)];
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct TlsSpec {
+    /// A Secret of type kubernetes.io/tls in clusterResourceNamespace. Either this or the two files.
+    #[schemars(with = "Option<ObjectName>")]
+    pub(super) secret_name: Option<String>,
+    /// A PEM file with the certificate chain, leaf first: not expired, and with serverAuth if it has
+    /// an extended key usage.
+    pub(super) cert_file: Option<PathBuf>,
+    /// A PEM file with the private key. With certFile.
+    pub(super) key_file: Option<PathBuf>,
+    /// The lowest TLS version of a client. 1.2 is only for discovery, for old verifiers.
+    #[schemars(transform = schema::choices(TLS_VERSIONS))]
+    pub(super) min_version: Option<String>,
+}
 
 /// The address and the certificate of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,9 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::check::Check;
-use super::listener::{Listener, ListenerFields, ListenerOverride, read_listener};
-use super::server_spec::MetricsSpec;
+use super::listener::{Listener, ListenerFields, ListenerOverride, TlsSpec, read_listener};
+use crate::schema;
 
 /// The limit of connections per source: as on the health listener, because only scrapers connect.
 const MAX_CONNECTIONS: u32 = 32;
@@ -34,6 +37,19 @@ impl MetricsAuthentication {
     /// Every way with its name.
     pub(super) const ALL: &'static [(&'static str, Self)] =
         &[("TokenReview", Self::TokenReview), ("None", Self::None)];
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct MetricsSpec {
+    /// The address to listen on, ip:port or :port. Without it there is no such listener.
+    pub(super) address: Option<String>,
+    /// The serving certificate. Required with address.
+    pub(super) tls: Option<TlsSpec>,
+    /// Who may read metrics. TokenReview means a user with the right to get the path /metrics on the
+    /// hub. None means everyone.
+    #[schemars(transform = schema::choices(MetricsAuthentication::ALL))]
+    pub(super) authentication: Option<String>,
 }
 
 /// Reads the listener. The outer `None` means a mistake, the inner `None` that the file has no such

@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value, json};
 
-use super::stored::{FINALIZER, Finalizers, requested_at};
+use crate::foreign_text;
 
 /// The most memory that the spec or the status of one object may take, in bytes: its texts, and
 /// `VALUE_COST` for each value. A CA bundle of the largest size and 15,000 names of namespaces
@@ -24,6 +24,20 @@ const VALUE_COST: usize = 32;
 const MAX_AUDIENCE_BYTES: usize = 4096;
 /// The only annotation of Keyferry's objects that has a meaning.
 const REQUESTED_AT: &str = "keyferry.dev/requestedAt";
+
+/// The finalizer by which Keyferry keeps a deleted object until what was delivered for it may be
+/// removed.
+pub const FINALIZER: &str = "keyferry.dev/drain";
+
+/// What decisions need of an object's finalizers. Others may add as many and as long ones as the
+/// API accepts, so the texts are not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finalizers {
+    /// Whether Keyferry's own finalizer is among them.
+    pub ours: bool,
+    /// A hash of the others in their order; 0 if there are none.
+    pub others: u64,
+}
 
 /// Whether an object is kept whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,6 +193,20 @@ fn object_of<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     Value::Object(present.collect())
 }
 
+impl Finalizers {
+    pub(super) fn of(metadata: &Value) -> Self {
+        let listed = metadata
+            .get("finalizers")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        let mut found = FinalizerHash::default();
+        listed.for_each(|finalizer| found.add(finalizer));
+        found.finalizers
+    }
+}
+
 impl<'de> Deserialize<'de> for Finalizers {
     /// Hashes the texts one by one, in their order.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -219,6 +247,14 @@ impl FinalizerHash {
             self.finalizers.others = self.hasher.finish() | 1;
         }
     }
+}
+
+/// Shortens the annotation `keyferry.dev/requestedAt`: it can have 256 KiB, and is written into the
+/// status.
+pub(super) fn requested_at(text: &str) -> String {
+    // Cut first, so that `one_line` adds no truncation mark: a client may wait for its own text to
+    // be echoed.
+    foreign_text::one_line(&text.chars().take(128).collect::<String>(), 128)
 }
 
 /// The spec or the status, if it is not too large. Of one that is, only `audience` is kept.

@@ -5,22 +5,23 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::Overrides;
 use super::audit_file::{AuditFile, read_audit_file};
 use super::caller_certificates::{CallerCertificate, read_caller_certificates};
 use super::check::Check;
 use super::document::Document;
-use super::duration::DurationBounds;
 use super::external_issuer::{ExternalIssuer, PublishedIssuers, read_external_issuers};
 use super::inputs::{Inputs, read_inputs};
 use super::listener::{
-    API_ADDRESS, DISCOVERY_ADDRESS, HEALTH_ADDRESS, LimitBounds, Listener, ListenerFields,
-    ListenerOverrides, read_address, read_listener,
+    API_ADDRESS, DISCOVERY_ADDRESS, HEALTH_ADDRESS, Listener, ListenerFields, ListenerOverrides,
+    read_address, read_listener,
 };
 use super::metrics_listener::{MetricsListener, read_metrics_listener};
 use super::mistake::Mistake;
-use super::server_spec::ServerSpec;
-use super::server_spec::{ApiLimits, ApiSpec, DiscoverySpec, MISPLACED_FIELDS, ManagedIssuersSpec};
+use super::server_spec::{
+    ApiLimits, ApiSpec, DEFAULT_CALLER_AUDIENCE, DEFAULT_CANARY, DEFAULT_NAMESPACE, DiscoverySpec,
+    KEY_ROTATION, MAX_AGE, MAX_ENDPOINTS, MAX_STALE_AUTHORIZATION, MISPLACED_FIELDS,
+    ManagedIssuersSpec, NEW_CALLERS_LIMIT, ObjectSource, ServerSpec,
+};
 use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl, PublicUrlError};
 use crate::managed_issuer::INERT_AUDIENCE;
@@ -28,39 +29,6 @@ use crate::name::{self, Namespace, ObjectName};
 
 /// The API group and version of the ServerConfiguration.
 pub(super) const API_VERSION: &str = "config.keyferry.dev/v1alpha1";
-
-/// The audience of callers' tokens if none is configured.
-pub(super) const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
-
-/// Keyferry's namespace if none is configured.
-pub(super) const DEFAULT_NAMESPACE: &str = "keyferry-system";
-/// The ServiceAccount without rights if none is configured.
-pub(super) const DEFAULT_CANARY: &str = "keyferry-canary";
-
-/// The most apiservers of the hub that the file can name.
-pub(super) const MAX_ENDPOINTS: usize = 16;
-
-/// The `max-age` of published documents.
-pub(super) const MAX_AGE: DurationBounds = DurationBounds {
-    default: 60,
-    range: 30..=3600,
-};
-/// How long an authorisation outlives the hub's answers.
-pub(super) const MAX_STALE_AUTHORIZATION: DurationBounds = DurationBounds {
-    default: 300,
-    range: 0..=3600,
-};
-/// How long a key of a managed issuer signs.
-pub(super) const KEY_ROTATION: DurationBounds = DurationBounds {
-    default: 720 * 3600,
-    range: 24 * 3600..=8760 * 3600,
-};
-/// The limit of requests a second from unknown callers. Checking the signatures of the default
-/// takes a hundredth of a core.
-pub(super) const NEW_CALLERS_LIMIT: LimitBounds = LimitBounds {
-    default: 100,
-    max: 100_000,
-};
 
 /// A checked ServerConfiguration. Bounds and defaults are in the reference of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,22 +94,31 @@ impl ServerConfiguration {
     }
 }
 
-/// Where TargetClusters and TargetAccesses are read from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ObjectSource {
-    /// In the configuration file, after the ServerConfiguration.
-    #[default]
-    File,
-    /// On the hub, as custom resources; only then are there deliveries that write objects.
-    CustomResources,
+/// Settings of the command line or the environment, which override the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `--enable-keyferry-issuer`: whether targets may have `issuer: Keyferry`.
+    pub enable_managed_issuers: Option<bool>,
+    /// `--cluster-resource-namespace`: the namespace of the Secrets that cluster-scoped objects
+    /// name.
+    pub cluster_resource_namespace: Option<Namespace>,
+    /// The flags about listeners.
+    pub listeners: ListenerOverrides,
 }
 
-impl ObjectSource {
-    /// Every source with its name.
-    pub(super) const ALL: &'static [(&'static str, Self)] = &[
-        ("File", Self::File),
-        ("CustomResources", Self::CustomResources),
-    ];
+impl Overrides {
+    /// Overrides for commands that only read a server's file: they accept managed issuers, and
+    /// listeners without a certificate.
+    pub fn of_a_reader() -> Self {
+        Self {
+            enable_managed_issuers: Some(true),
+            cluster_resource_namespace: None,
+            listeners: ListenerOverrides {
+                tls_may_be_unset: true,
+                ..ListenerOverrides::default()
+            },
+        }
+    }
 }
 
 /// The origin of one apiserver of the hub.

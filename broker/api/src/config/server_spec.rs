@@ -1,26 +1,54 @@
 //! `ServerConfiguration` as written. The table of docs/reference/configuration.md and the schema for
 //! editors are printed from these types.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::audit_file::AuditSpec;
 use super::caller_certificates::{CallerCertificateSpec, MAX_RULES};
+use super::duration::DurationBounds;
 use super::external_issuer::{ExternalIssuerSpec, MAX_ISSUERS};
 use super::inputs::InputsSpec;
 use super::listener::{
-    API_ADDRESS, CONNECTIONS_LIMIT, DISCOVERY_ADDRESS, HEALTH_ADDRESS, TLS_VERSIONS,
+    API_ADDRESS, CONNECTIONS_LIMIT, DISCOVERY_ADDRESS, HEALTH_ADDRESS, LimitBounds, TlsSpec,
 };
-use super::metrics_listener::MetricsAuthentication;
+use super::metrics_listener::MetricsSpec;
 use super::misfit::MisplacedField;
-use super::server::{
-    DEFAULT_CALLER_AUDIENCE, DEFAULT_CANARY, DEFAULT_NAMESPACE, KEY_ROTATION, MAX_AGE,
-    MAX_ENDPOINTS, MAX_STALE_AUTHORIZATION, NEW_CALLERS_LIMIT, ObjectSource,
-};
 use crate::name::{Namespace, ObjectName};
 use crate::schema;
+
+/// The audience of callers' tokens if none is configured.
+pub(super) const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
+
+/// Keyferry's namespace if none is configured.
+pub(super) const DEFAULT_NAMESPACE: &str = "keyferry-system";
+/// The ServiceAccount without rights if none is configured.
+pub(super) const DEFAULT_CANARY: &str = "keyferry-canary";
+
+/// The most apiservers of the hub that the file can name.
+pub(super) const MAX_ENDPOINTS: usize = 16;
+
+/// The `max-age` of published documents.
+pub(super) const MAX_AGE: DurationBounds = DurationBounds {
+    default: 60,
+    range: 30..=3600,
+};
+/// How long an authorisation outlives the hub's answers.
+pub(super) const MAX_STALE_AUTHORIZATION: DurationBounds = DurationBounds {
+    default: 300,
+    range: 0..=3600,
+};
+/// How long a key of a managed issuer signs.
+pub(super) const KEY_ROTATION: DurationBounds = DurationBounds {
+    default: 720 * 3600,
+    range: 24 * 3600..=8760 * 3600,
+};
+/// The limit of requests a second from unknown callers. Checking the signatures of the default
+/// takes a hundredth of a core.
+pub(super) const NEW_CALLERS_LIMIT: LimitBounds = LimitBounds {
+    default: 100,
+    max: 100_000,
+};
 
 const NO_CLIENTS: &str = "is set, but that listener does not authenticate clients";
 
@@ -236,40 +264,11 @@ pub(super) struct ApiLimits {
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct TlsSpec {
-    /// A Secret of type kubernetes.io/tls in clusterResourceNamespace. Either this or the two files.
-    #[schemars(with = "Option<ObjectName>")]
-    pub(super) secret_name: Option<String>,
-    /// A PEM file with the certificate chain, leaf first: not expired, and with serverAuth if it has
-    /// an extended key usage.
-    pub(super) cert_file: Option<PathBuf>,
-    /// A PEM file with the private key. With certFile.
-    pub(super) key_file: Option<PathBuf>,
-    /// The lowest TLS version of a client. 1.2 is only for discovery, for old verifiers.
-    #[schemars(transform = schema::choices(TLS_VERSIONS))]
-    pub(super) min_version: Option<String>,
-}
-
-#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HealthSpec {
     /// The address to listen on, ip:port or :port. No kubelet reaches the default.
     #[schemars(extend("default" = HEALTH_ADDRESS))]
     pub(super) address: Option<String>,
-}
-
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct MetricsSpec {
-    /// The address to listen on, ip:port or :port. Without it there is no such listener.
-    pub(super) address: Option<String>,
-    /// The serving certificate. Required with address.
-    pub(super) tls: Option<TlsSpec>,
-    /// Who may read metrics. TokenReview means a user with the right to get the path /metrics on the
-    /// hub. None means everyone.
-    #[schemars(transform = schema::choices(MetricsAuthentication::ALL))]
-    pub(super) authentication: Option<String>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
@@ -282,4 +281,22 @@ pub(super) struct ManagedIssuersSpec {
     /// How long a key signs before it is rotated.
     #[schemars(transform = KEY_ROTATION.describe())]
     pub(super) rotate_every: Option<String>,
+}
+
+/// Where TargetClusters and TargetAccesses are read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObjectSource {
+    /// In the configuration file, after the ServerConfiguration.
+    #[default]
+    File,
+    /// On the hub, as custom resources; only then are there deliveries that write objects.
+    CustomResources,
+}
+
+impl ObjectSource {
+    /// Every source with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] = &[
+        ("File", Self::File),
+        ("CustomResources", Self::CustomResources),
+    ];
 }

@@ -13,30 +13,15 @@ use serde_json::Value;
 use super::cross_checks::CrossChecks;
 use super::document::{Document, HubObject};
 use super::mistake::Mistake;
-use super::reduced::{FinalizerHash, MAX_KEPT_BYTES, ObjectSize, ReducedObject};
+use super::reduced::{Finalizers, MAX_KEPT_BYTES, ObjectSize, ReducedObject, requested_at};
 use super::server::ServerConfiguration;
 use super::{DeletionPolicy, Generation, Policy, TargetAccess, TargetCluster, access, target};
-use crate::foreign_text;
 use crate::lifetime;
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
 use crate::service_account::Uid;
 
 pub use access_limit::MAX_ACCESSES;
-
-/// The finalizer by which Keyferry keeps a deleted object until what was delivered for it may be
-/// removed.
-pub const FINALIZER: &str = "keyferry.dev/drain";
-
-/// What decisions need of an object's finalizers. Others may add as many and as long ones as the
-/// API accepts, so the texts are not kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Finalizers {
-    /// Whether Keyferry's own finalizer is among them.
-    pub ours: bool,
-    /// A hash of the others in their order; 0 if there are none.
-    pub others: u64,
-}
 
 /// What the API reports of an object besides its spec. Its size is bounded, whatever others write
 /// into the object's metadata.
@@ -171,20 +156,6 @@ impl Record {
             generation: self.spec(),
         };
         Document::of_hub(object.clone(), hub)
-    }
-}
-
-impl Finalizers {
-    pub(super) fn of(metadata: &Value) -> Self {
-        let listed = metadata
-            .get("finalizers")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str);
-        let mut found = FinalizerHash::default();
-        listed.for_each(|finalizer| found.add(finalizer));
-        found.finalizers
     }
 }
 
@@ -481,14 +452,6 @@ impl StoredObjects {
 /// Returns the checked spec, or why it cannot be used.
 fn without_mistakes<T>(spec: Option<T>, mistakes: Vec<Mistake>) -> Result<T, Vec<Mistake>> {
     spec.filter(|_| mistakes.is_empty()).ok_or(mistakes)
-}
-
-/// Shortens the annotation `keyferry.dev/requestedAt`: it can have 256 KiB, and is written into the
-/// status.
-pub(super) fn requested_at(text: &str) -> String {
-    // Cut first, so that `one_line` adds no truncation mark: a client may wait for its own text to
-    // be echoed.
-    foreign_text::one_line(&text.chars().take(128).collect::<String>(), 128)
 }
 
 fn invalid(mistakes: &[Mistake], record: &Record) -> ObjectFault {

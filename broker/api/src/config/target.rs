@@ -7,14 +7,18 @@ mod kind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::Probe;
+use super::access_spec::{DeletionPolicy, Probe};
 use super::allow::AllowRule;
 use super::check::Check;
 use super::document::{Document, Metadata, Object};
 use super::duration::{print_duration, read_token_lifetime};
+use super::generation::Generation;
 use super::mistake::Mistake;
-use super::target_spec::{LifetimeSpec, SecretReference, TargetClusterSpec, TrustBundleReference};
-use super::{DeletionPolicy, Generation, address, allow};
+use super::target_spec::{
+    CertificateApproval, LifetimeSpec, SecretReference, TargetClusterSpec, TargetKind, TokenIssuer,
+    TrustBundleReference,
+};
+use super::{address, allow};
 use crate::audience::Audience;
 use crate::issuer::Issuer;
 use crate::lifetime;
@@ -79,38 +83,6 @@ impl TargetCluster {
     }
 }
 
-/// What a target is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TargetKind {
-    /// A Kubernetes cluster.
-    #[default]
-    Cluster,
-    /// A relying party that is not a cluster: it has an audience and no address.
-    Audience,
-}
-
-impl TargetKind {
-    /// Every kind with its name.
-    pub(super) const ALL: &'static [(&'static str, Self)] =
-        &[("Cluster", Self::Cluster), ("Audience", Self::Audience)];
-}
-
-/// Which issuer signs the tokens for one target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TokenIssuer {
-    /// The hub, by TokenRequest; its issuer is republished.
-    Hub,
-    /// Keyferry, with a key set only for this target, after a TokenRequest that the hub has
-    /// granted.
-    Keyferry,
-}
-
-impl TokenIssuer {
-    /// Every issuer with its name.
-    pub(super) const ALL: &'static [(&'static str, Self)] =
-        &[("Hub", Self::Hub), ("Keyferry", Self::Keyferry)];
-}
-
 /// The source of a target's CA certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateSource {
@@ -131,22 +103,6 @@ pub struct ClientCertificates {
     pub approval: CertificateApproval,
     /// The lifetime to request, in whole seconds.
     pub max_lifetime: Duration,
-}
-
-/// Which party approves the requests for client certificates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CertificateApproval {
-    /// A user with the right to approve for the signer.
-    #[default]
-    Manual,
-    /// `keyferry approve-certificates`, under an account of its own.
-    Automatic,
-}
-
-impl CertificateApproval {
-    /// Every choice with its name.
-    pub(super) const ALL: &'static [(&'static str, Self)] =
-        &[("Manual", Self::Manual), ("Automatic", Self::Automatic)];
 }
 
 /// The lifetimes of tokens for one target.

@@ -5,9 +5,9 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::access::{DeletionPolicy, Probe};
+use super::access_spec::{DeletionPolicy, Probe};
 use super::allow::AllowSpec;
-use super::target::{CertificateApproval, ClusterIdentitySpec, TargetKind, TokenIssuer};
+use super::target::ClusterIdentitySpec;
 use crate::name::{ObjectName, TrustBundleName};
 use crate::schema::{self, choice_names, validation_rule};
 use crate::status::TargetClusterStatus;
@@ -287,4 +287,52 @@ fn rules() -> [ValidationRule; 10] {
             )
         },
     ]
+}
+
+/// What a target is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetKind {
+    /// A Kubernetes cluster.
+    #[default]
+    Cluster,
+    /// A relying party that is not a cluster: it has an audience and no address.
+    Audience,
+}
+
+impl TargetKind {
+    /// Every kind with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Cluster", Self::Cluster), ("Audience", Self::Audience)];
+}
+
+/// Which issuer signs the tokens for one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenIssuer {
+    /// The hub, by TokenRequest; its issuer is republished.
+    Hub,
+    /// Keyferry, with a key set only for this target, after a TokenRequest that the hub has
+    /// granted.
+    Keyferry,
+}
+
+impl TokenIssuer {
+    /// Every issuer with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Hub", Self::Hub), ("Keyferry", Self::Keyferry)];
+}
+
+/// Which party approves the requests for client certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CertificateApproval {
+    /// A user with the right to approve for the signer.
+    #[default]
+    Manual,
+    /// `keyferry approve-certificates`, under an account of its own.
+    Automatic,
+}
+
+impl CertificateApproval {
+    /// Every choice with its name.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("Manual", Self::Manual), ("Automatic", Self::Automatic)];
 }

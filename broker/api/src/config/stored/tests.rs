@@ -160,7 +160,7 @@ fn a_deleted_target_drains_by_its_finalizer_and_for_a_day_at_most() {
         None,
         "without the finalizer it is not kept"
     );
-    going["metadata"]["finalizers"] = json!(["theirs.example/x", super::FINALIZER]);
+    going["metadata"]["finalizers"] = json!(["theirs.example/x", crate::config::FINALIZER]);
     let mut stored = objects(&[going.clone()]);
     let draining = stored.draining(&named("a")).unwrap();
     assert_eq!(
@@ -201,7 +201,7 @@ fn what_others_write_into_metadata_takes_no_room() {
     stuffed["metadata"]["finalizers"] = json!(
         many.iter()
             .cloned()
-            .chain([super::FINALIZER.to_owned()])
+            .chain([crate::config::FINALIZER.to_owned()])
             .collect::<Vec<_>>()
     );
     stuffed["metadata"]["labels"] = json!({ "a": "x".repeat(60_000) });
@@ -226,16 +226,16 @@ fn a_change_of_others_finalizers_is_seen_though_none_is_kept() {
         object["metadata"]["finalizers"] = finalizers;
         StoredAccess::read(&object).unwrap().1.record.finalizers
     };
-    let (none, ours) = (of(json!([])), of(json!([super::FINALIZER])));
+    let (none, ours) = (of(json!([])), of(json!([crate::config::FINALIZER])));
     assert_eq!(
         (none.ours, none.others, ours.ours, ours.others),
         (false, 0, true, 0)
     );
-    let first = of(json!(["a", super::FINALIZER]));
+    let first = of(json!(["a", crate::config::FINALIZER]));
     assert!(first.ours && first.others != 0);
     assert_eq!(
         first.others,
-        of(json!([super::FINALIZER, "a"])).others,
+        of(json!([crate::config::FINALIZER, "a"])).others,
         "ours changes nothing about the others"
     );
     assert_ne!(first.others, of(json!(["a", "b"])).others);
@@ -253,7 +253,7 @@ fn a_foreign_finalizer_holds_no_audience() {
     going["metadata"]["deletionTimestamp"] = json!(LATE);
     assert!(objects(&[going.clone()]).audiences().is_empty());
     let mut drains = going.clone();
-    drains["metadata"]["finalizers"] = json!(["example.com/stays", super::FINALIZER]);
+    drains["metadata"]["finalizers"] = json!(["example.com/stays", crate::config::FINALIZER]);
     assert_eq!(
         objects(&[drains]).audiences(),
         ["x".to_owned()].into(),

@@ -1,6 +1,6 @@
 //! The fields of a target that is the hub's own apiserver: `hub` and `clientCertificates`.
 
-use super::super::access::DeliveryType;
+use super::super::access_spec::DeliveryType;
 use super::super::allow::AllowRule;
 use super::super::check::Check;
 use super::super::duration::read_token_lifetime;

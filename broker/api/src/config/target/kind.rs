@@ -1,6 +1,6 @@
 //! The kind of a target, and the fields that a relying party without a cluster cannot have.
 
-use super::super::access::DeliveryType;
+use super::super::access_spec::DeliveryType;
 use super::super::allow::AllowRule;
 use super::super::check::Check;
 use super::{TargetClusterSpec, TargetKind};
