@@ -8,12 +8,11 @@
 
 mod authority;
 mod chain;
+mod error;
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 use keyferry_api::service_account::ServiceAccountIdentity;
 use x509_parser::certificate::X509Certificate;
@@ -21,9 +20,11 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
 use crate::ca_bundle::certificate::has_strong_key;
+use crate::hexadecimal::to_hexadecimal;
 
 pub use authority::{AuthorityKeys, CallerAuthority, CallerAuthorityError};
 pub use chain::{ChainTooLarge, MAX_CHAIN_BYTES, MAX_CHAIN_CERTIFICATES, PresentedChain};
+pub use error::CallerCertificateError;
 
 /// The longest life of a caller's certificate, from its notBefore to its notAfter. No list of
 /// revoked certificates is read, so a stolen key can be used until its certificate expires.
@@ -89,71 +90,6 @@ pub struct CertificateNote {
     pub serial: String,
     /// The SHA-256 of the CA certificate of the rule that verified the chain, in hexadecimal.
     pub authority: String,
-}
-
-/// Why a certificate identifies no caller. Callers never learn the reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallerCertificateError {
-    /// The bytes are not an X.509 certificate of version 3, or something follows it.
-    #[error("it is not an X.509 v3 certificate")]
-    NotX509,
-    /// Its validity begins in the future.
-    #[error("it is not valid yet")]
-    NotYetValid,
-    /// Its validity has ended.
-    #[error("it has expired")]
-    Expired,
-    /// It is valid for longer than [`LONGEST_LIFE`].
-    #[error("it is valid for more than 24 hours")]
-    TooLong,
-    /// It is itself a CA.
-    #[error("it is a CA")]
-    IsAuthority,
-    /// Its extended key usage is absent or has no clientAuth.
-    #[error("it has no extended key usage clientAuth")]
-    NoClientAuth,
-    /// Its key usage does not allow signatures, so it cannot authenticate in TLS 1.3.
-    #[error("its key usage has no digitalSignature")]
-    NoDigitalSignature,
-    /// Its key is a short RSA key or of an unknown kind.
-    #[error("its key is too weak")]
-    WeakKey,
-    /// It has no URI among its alternative names, or an alternative name that cannot be read.
-    #[error("it has no URI as an alternative name")]
-    NoUri,
-    /// It has more than one URI.
-    #[error("it has more than one URI as an alternative name")]
-    SeveralUris,
-    /// No rule names its URI.
-    #[error("no rule names its URI")]
-    OtherUri,
-    /// The chain does not lead to the CA of a rule that names the URI.
-    #[error("it is not signed under the CA of the rule for its URI")]
-    OtherAuthority,
-    /// Rules for different identities accept it, as when two Secrets hold the same CA.
-    #[error("rules for different ServiceAccounts accept it")]
-    SeveralAccounts,
-}
-
-impl CallerCertificateError {
-    /// The code in audit records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotX509 => "NotX509",
-            Self::NotYetValid => "NotYetValid",
-            Self::Expired => "Expired",
-            Self::TooLong => "TooLong",
-            Self::IsAuthority => "IsAuthority",
-            Self::NoClientAuth => "NoClientAuth",
-            Self::NoDigitalSignature => "NoDigitalSignature",
-            Self::WeakKey => "WeakKey",
-            Self::NoUri => "NoUri",
-            Self::SeveralUris => "SeveralUris",
-            Self::OtherUri => "OtherUri",
-            Self::OtherAuthority => "OtherAuthority",
-            Self::SeveralAccounts => "SeveralAccounts",
-        }
-    }
 }
 
 impl<I: Clone + PartialEq> CallerCertificateRules<I> {
@@ -310,17 +246,6 @@ fn only_uri<'a>(leaf: &'a X509Certificate<'_>) -> Result<&'a str, CallerCertific
 fn serial_number(leaf: &X509Certificate<'_>) -> String {
     let serial = leaf.raw_serial();
     to_hexadecimal(serial.get(..PRINTED_SERIAL).unwrap_or(serial))
-}
-
-fn sha256_fingerprint(der: &[u8]) -> String {
-    to_hexadecimal(digest(&SHA256, der).as_ref())
-}
-
-fn to_hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ use x509_parser::parse_x509_certificate;
 use x509_parser::x509::X509Name;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::hexadecimal::to_hexadecimal;
+
 pub use received_request::{ReceivedCertificateRequest, UnexpectedRequest};
 
 /// How much earlier than now Kubernetes' signer lets a certificate begin (kubernetes
@@ -328,13 +330,6 @@ fn write_pem(label: &str, encoded: &str) -> String {
     }
     let _ = writeln!(text, "-----END {label}-----");
     text
-}
-
-fn to_hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::json::{JsonError, JsonLimits, MAX_JSON_DEPTH, read_object};
 use crate::jwt::SigningAlgorithm;
 
+use key::holds_private_member;
 pub use key::{Curve, KeyMaterial, PublicKey};
 pub use rejection::{RejectReason, RejectedKey};
 pub use rsa::RsaFault;
@@ -214,15 +215,6 @@ impl PublicKeySet {
     pub fn len(&self) -> usize {
         self.keys.len()
     }
-}
-
-/// The private members of RFC 7518 section 6 and of RFC 9964 (`priv`).
-const PRIVATE_MEMBERS: [&str; 9] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
-
-fn holds_private_member(entry: &Value) -> bool {
-    PRIVATE_MEMBERS
-        .iter()
-        .any(|member| entry.get(member).is_some())
 }
 
 const ANY_PRIVATE_KEY: &str = "a private key";

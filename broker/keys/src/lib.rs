@@ -14,6 +14,7 @@ pub mod certificate_names;
 pub mod claims;
 pub mod client_certificate;
 pub mod discovery;
+mod hexadecimal;
 pub mod id_token;
 pub mod json;
 pub mod jwks;

@@ -10,7 +10,8 @@ use webpki::{
 };
 use x509_parser::parse_x509_certificate;
 
-use super::{CallerCertificateError, PresentedChain, sha256_fingerprint};
+use super::chain::{PresentedChain, sha256_fingerprint};
+use super::error::CallerCertificateError;
 use crate::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
 
 /// The most certificates of one rule's CA. A rotation needs two.

@@ -1,6 +1,9 @@
 //! The certificates that a client presented, bounded in number and size.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use rustls_pki_types::CertificateDer;
+
+use crate::hexadecimal::to_hexadecimal;
 
 /// The most certificates of a chain: the caller's own and those of three intermediate CAs.
 pub const MAX_CHAIN_CERTIFICATES: usize = 4;
@@ -68,6 +71,11 @@ impl PresentedChain {
 
     /// The SHA-256 of the client's own certificate, in hexadecimal.
     pub fn fingerprint(&self) -> String {
-        super::sha256_fingerprint(&self.leaf)
+        sha256_fingerprint(&self.leaf)
     }
+}
+
+/// The SHA-256 of a certificate, in hexadecimal.
+pub(super) fn sha256_fingerprint(der: &[u8]) -> String {
+    to_hexadecimal(digest(&SHA256, der).as_ref())
 }

@@ -12,6 +12,16 @@ use super::rejection::RejectReason;
 use super::rsa::{EXPONENT_F4, check_signing_key};
 use crate::jwt::{BASE64URL, MAX_KID_BYTES, SigningAlgorithm};
 
+/// The private members of RFC 7518 section 6 and of RFC 9964 (`priv`).
+const PRIVATE_MEMBERS: [&str; 9] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
+
+/// Whether a JWK has a private member, so that it must not be published.
+pub(super) fn holds_private_member(entry: &Value) -> bool {
+    PRIVATE_MEMBERS
+        .iter()
+        .any(|member| entry.get(member).is_some())
+}
+
 /// A key that a target can verify with. Equal keys have equal `kid`, `alg` and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
@@ -77,7 +87,7 @@ impl PublicKey {
 
     /// Reads one key that [`PublicKey::to_value`] wrote, as strictly as an upstream's.
     pub(crate) fn from_value(value: &Value) -> Result<Self, RejectReason> {
-        if super::holds_private_member(value) {
+        if holds_private_member(value) {
             return Err(RejectReason::NotAnObject);
         }
         Self::from_entry(value)
