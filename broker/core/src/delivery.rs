@@ -19,11 +19,9 @@ mod ownership;
 mod place;
 mod plan;
 mod secret;
+mod snapshot;
 
-use jiff::Timestamp;
-use keyferry_api::config::{Delivery, DeliveryType, TargetAccess, TargetCluster};
-use keyferry_api::service_account::Uid;
-use secrecy::SecretString;
+use keyferry_api::config::{Delivery, DeliveryType};
 
 use crate::kubeconfig::KubeconfigError;
 
@@ -39,51 +37,7 @@ pub use ownership::{DeliveredObject, FIELD_MANAGER, OwnedObject, classify_object
 pub use place::{ObjectKind, ObjectPlace};
 pub use plan::{Step, plan_step};
 pub use secret::cluster_of as cluster_api_cluster;
-
-/// The inputs from which an object is rendered.
-pub struct Snapshot<'a> {
-    /// The access, which is an object of the hub.
-    pub access: &'a TargetAccess,
-    /// The access's UID, which owns the object.
-    pub owner: &'a Uid,
-    /// The UID of the ServiceAccount: a recreated account of the same name is a different one.
-    pub account_uid: &'a Uid,
-    /// The target.
-    pub target: &'a TargetCluster,
-    /// The target's CA certificates as PEM; none means the client's own roots.
-    pub ca_pem: Option<&'a str>,
-}
-
-/// The token to write into an object.
-pub struct Bearer<'a> {
-    /// The token.
-    pub token: &'a SecretString,
-    /// What the annotations say of it: its `jti`, and the `kid` of the key that signed it.
-    pub note: CredentialNote<'a>,
-}
-
-/// The certificate to write into an object, with its key.
-pub struct DeliveredCertificate<'a> {
-    /// The certificate as PEM.
-    pub chain: &'a str,
-    /// Its private key as PEM.
-    pub key: &'a SecretString,
-    /// What the annotations say of it: its serial number.
-    pub note: CredentialNote<'a>,
-}
-
-/// What an object's annotations say of the credential in it.
-#[derive(Clone, Copy, Debug)]
-pub struct CredentialNote<'a> {
-    /// What identifies the credential.
-    pub id: &'a str,
-    /// The key that signed it, if that is a key of the hub.
-    pub key_id: Option<&'a str>,
-    /// When it expires.
-    pub expires_at: Timestamp,
-    /// When it is due for renewal.
-    pub renew_at: Timestamp,
-}
+pub use snapshot::{Bearer, CredentialNote, DeliveredCertificate, Snapshot};
 
 /// Renders the object of a `ClientCertificateSecret`. Without its certificate, the result serves
 /// only to plan. `None` for a delivery of another type.

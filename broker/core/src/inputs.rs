@@ -37,6 +37,7 @@ pub mod credential;
 pub mod documents;
 pub mod error;
 pub mod fleet_index;
+mod input_token;
 pub mod presented;
 pub mod runtime_info;
 pub mod secret_scan;

@@ -7,19 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use jiff::Timestamp;
 use keyferry_api::config::{InputCredential, InputScope};
 use keyferry_api::name::{ClusterDns, Namespace, ObjectName};
 use keyferry_keys::caller_certificate::{CertificateNote, CertifiedCaller};
-use secrecy::{ExposeSecret, SecretString};
 
-use super::presented::{PresentedCredential, encode_token};
-use super::secret_scan::TOKEN_PREFIX;
+use super::input_token::TokenHash;
+use super::presented::PresentedCredential;
 
-/// The characters of 32 bytes in base64url without padding.
-const ENCODED_LENGTH: usize = 43;
+pub use super::input_token::InputToken;
+
 /// The longest time for which a rotated token is still accepted.
 pub const MAX_OVERLAP: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -29,51 +27,6 @@ pub const SHA256_KEY: &str = "sha256";
 pub const PREVIOUS_KEY: &str = "sha256-previous";
 /// The key of the hub's Secret with the time until which that token is accepted.
 pub const UNTIL_KEY: &str = "previous-until";
-
-type Hash = [u8; 32];
-
-/// A token for fleet inputs: a fixed prefix and 256 random bits.
-pub struct InputToken(SecretString);
-
-impl fmt::Debug for InputToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InputToken")
-    }
-}
-
-impl InputToken {
-    /// Makes a token of 32 random bytes.
-    pub fn of(random: &[u8; 32]) -> Self {
-        Self(encode_token(random, TOKEN_PREFIX))
-    }
-
-    /// Reads a token; `None` for text of any other form.
-    pub fn parse(text: &str) -> Option<Self> {
-        let random = text.strip_prefix(TOKEN_PREFIX)?;
-        let url_safe = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        (random.len() == ENCODED_LENGTH && random.bytes().all(url_safe))
-            .then(|| Self(SecretString::from(text)))
-    }
-
-    /// The token's text.
-    pub fn secret(&self) -> &SecretString {
-        &self.0
-    }
-
-    /// The SHA-256 of the text, in lower-case hexadecimal. A token has 256 random bits, so a slow
-    /// hash or a salt would add nothing.
-    pub fn sha256(&self) -> String {
-        self.hash()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
-    }
-
-    fn hash(&self) -> Hash {
-        let hash = digest(&SHA256, self.0.expose_secret().as_bytes());
-        hash.as_ref().first_chunk().copied().unwrap_or_default()
-    }
-}
 
 /// Why the content of a credential's Secret cannot be used, in whole or in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,8 +48,8 @@ pub enum CredentialSecretError {
 /// The hashes of one credential, as read from its Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialHashes {
-    current: Hash,
-    previous: Option<(Hash, Timestamp)>,
+    current: TokenHash,
+    previous: Option<(TokenHash, Timestamp)>,
 }
 
 impl CredentialHashes {
@@ -128,7 +81,7 @@ fn previous_of(
     previous: &str,
     until: &str,
     now: Timestamp,
-) -> Result<(Hash, Timestamp), CredentialSecretError> {
+) -> Result<(TokenHash, Timestamp), CredentialSecretError> {
     let previous = parse_hash(previous).ok_or(CredentialSecretError::Previous)?;
     let until = until
         .trim()
@@ -145,9 +98,9 @@ fn is_too_far(until: Timestamp, now: Timestamp) -> bool {
         .is_ok_and(|latest| until > latest)
 }
 
-fn parse_hash(text: &str) -> Option<Hash> {
+fn parse_hash(text: &str) -> Option<TokenHash> {
     let text = text.trim().as_bytes();
-    let mut hash = Hash::default();
+    let mut hash = TokenHash::default();
     if text.len() != 2 * hash.len() {
         return None;
     }
@@ -215,7 +168,7 @@ impl InputCaller {
 
 /// One hash that is accepted, and for which credential.
 struct Entry {
-    hash: Hash,
+    hash: TokenHash,
     credential: Arc<InputCredential>,
     /// Until when, for a previous token.
     until: Option<Timestamp>,
@@ -225,7 +178,7 @@ struct Entry {
 /// the time of a lookup reveals nothing about the stored hashes.
 pub struct CredentialBook {
     key: hmac::Key,
-    entries: HashMap<Hash, Entry>,
+    entries: HashMap<TokenHash, Entry>,
 }
 
 impl fmt::Debug for CredentialBook {
@@ -242,7 +195,7 @@ impl CredentialBook {
         key: &[u8; 32],
         credentials: impl IntoIterator<Item = (Arc<InputCredential>, CredentialHashes)>,
     ) -> (Self, Vec<ObjectName>) {
-        let mut owners: BTreeMap<Hash, Vec<Entry>> = BTreeMap::new();
+        let mut owners: BTreeMap<TokenHash, Vec<Entry>> = BTreeMap::new();
         for (credential, hashes) in credentials {
             let CredentialHashes { current, previous } = hashes;
             let entry = |hash, until| Entry {
@@ -291,7 +244,7 @@ impl CredentialBook {
     }
 }
 
-fn keyed_tag(key: &hmac::Key, hash: &Hash) -> Hash {
+fn keyed_tag(key: &hmac::Key, hash: &TokenHash) -> TokenHash {
     let tag = hmac::sign(key, hash);
     tag.as_ref().first_chunk().copied().unwrap_or_default()
 }

@@ -3,10 +3,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use secrecy::SecretString;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
-use super::credential::InputToken;
+use super::input_token::InputToken;
 
 /// The longest header value that is read: a token, and a user name of the greatest length.
 const MAX_HEADER: usize = 512;
@@ -61,14 +60,6 @@ impl PresentedCredential {
             Self::Basic { user, .. } => user == name,
         }
     }
-}
-
-/// Encodes a token, for a file that a person applies.
-pub(super) fn encode_token(bytes: &[u8], prefix: &str) -> SecretString {
-    let mut text = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
-    let token = SecretString::from([prefix, &text].concat());
-    text.zeroize();
-    token
 }
 
 #[cfg(test)]
