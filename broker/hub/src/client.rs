@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use self::access::NamedParts;
-pub use self::access::{ClientError, HubAccess};
+pub use self::access::{CALL_DEADLINE, ClientError, HubAccess};
 use keyferry_platform::connection_fault::{ConnectionFault, Endpoint};
 use keyferry_platform::gzip::{self, GzipError};
 
@@ -23,8 +23,6 @@ use crate::ports::HubError;
 use crate::streamed_json::BodyFault;
 use crate::streamed_list::{Page, PageSize, read_page};
 
-/// The longest time that one call may take.
-pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a connection may be silent. The library counts from the last received byte, even while
 /// no call is waiting, and would abort a call that began since. So this exceeds the time for which
 /// an idle connection is kept (hyper-util: 90 s) plus one call.

@@ -14,7 +14,7 @@ use keyferry_core::authorise::HubView;
 use keyferry_core::delivery::OtherFluxCredential;
 use parking_lot::{Mutex, RwLock};
 
-use crate::watch_health::WatchState;
+use crate::watch_health::{WatchHealth, WatchState};
 
 type Labels = Arc<BTreeMap<String, String>>;
 
@@ -190,5 +190,29 @@ impl HubView for LiveObjects {
 
     fn namespace_labels(&self, namespace: &Namespace) -> Option<Arc<BTreeMap<String, String>>> {
         self.namespaces.read().get(namespace).cloned()
+    }
+}
+
+/// One of the watches that all decisions need.
+pub(crate) struct LiveWatch<'a> {
+    pub(crate) live: &'a LiveObjects,
+    pub(crate) watched: Watched,
+}
+
+impl WatchHealth for LiveWatch<'_> {
+    fn name(&self) -> &'static str {
+        self.watched.as_str()
+    }
+
+    fn note_listed(&self) {
+        self.live.watch_listed(self.watched);
+    }
+
+    fn note_answer(&self) {
+        self.live.watch_answered(self.watched);
+    }
+
+    fn note_failure(&self, now: Moment) {
+        self.live.watch_failed(self.watched, now);
     }
 }

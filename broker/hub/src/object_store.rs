@@ -16,17 +16,9 @@ use keyferry_core::access_status;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
+pub use self::listing::Collection;
 pub use self::listing::Listing;
 use self::listing::{Listed, ListedObject};
-
-/// A kind of object in the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Collection {
-    /// TargetClusters.
-    TargetClusters,
-    /// TargetAccesses of all namespaces.
-    TargetAccesses,
-}
 
 /// The last assembly of all objects: which of them are excluded from the policy, and why.
 #[derive(Clone, Default)]

@@ -14,9 +14,8 @@ use super::client::ClientError;
 use super::watched_object::{WatchedNamespace, WatchedServiceAccount};
 use crate::collection_watch::{Change, follow_collection};
 use crate::input_components::{self, InputComponents, InputConfigMap};
-use crate::live::{LiveObjects, Watched};
+use crate::live::{LiveObjects, LiveWatch, Watched};
 use crate::object_store::{Collection, Listing, ObjectStore};
-use crate::watch_health::LiveWatch;
 
 /// How long a watch may be silent. The hub sends a bookmark about once a minute, so a longer
 /// silence is a dead connection.

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use keyferry_api::moment::Moment;
 
-use crate::live::{LiveObjects, Watched};
-
 /// Learns how a watch fares.
 pub(crate) trait WatchHealth: Sync {
     /// What is watched, for the log.
@@ -46,29 +44,5 @@ impl WatchState {
             && self
                 .failing_since
                 .is_none_or(|since| now.mono.saturating_sub(since) <= limit)
-    }
-}
-
-/// One of the watches that all decisions need.
-pub(crate) struct LiveWatch<'a> {
-    pub(crate) live: &'a LiveObjects,
-    pub(crate) watched: Watched,
-}
-
-impl WatchHealth for LiveWatch<'_> {
-    fn name(&self) -> &'static str {
-        self.watched.as_str()
-    }
-
-    fn note_listed(&self) {
-        self.live.watch_listed(self.watched);
-    }
-
-    fn note_answer(&self) {
-        self.live.watch_answered(self.watched);
-    }
-
-    fn note_failure(&self, now: Moment) {
-        self.live.watch_failed(self.watched, now);
     }
 }

@@ -1,6 +1,7 @@
 //! Where the hub is, and which identity to use there: a kubeconfig, or the Pod's own ServiceAccount.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use keyferry_api::foreign_text;
 use keyferry_core::import::join_base64_lines;
@@ -9,8 +10,8 @@ use kube::client::AuthError;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use secrecy::ExposeSecret;
 
-use super::CALL_DEADLINE;
-
+/// The longest time that one call may take.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// The largest kubeconfig that is read: more than a thousand clusters with their CA certificates
 /// need.
 const MAX_KUBECONFIG_BYTES: u64 = 16 * 1024 * 1024;

@@ -7,7 +7,14 @@ use std::collections::BTreeMap;
 use keyferry_api::config::{StoredAccess, StoredTarget};
 use keyferry_api::name::{AccessName, ObjectName};
 
-use super::Collection;
+/// A kind of object in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collection {
+    /// TargetClusters.
+    TargetClusters,
+    /// TargetAccesses of all namespaces.
+    TargetAccesses,
+}
 
 /// The objects that were listed so far.
 pub struct Listing(pub(super) Listed);
