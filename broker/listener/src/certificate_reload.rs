@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::certificate_source::{
-    CertificateContent, CertificateRead, CertificateSource, ReadSecret,
+    CertificateContent, CertificateRead, CertificateSource, ReadSecret, ServingCertificateError,
 };
 use crate::discovery_authority::{DiscoveryAuthorityMismatch, verified_authority};
 use crate::metrics::ListenerMetrics;
-use crate::serving_certificate::{Requirements, ServingCertificate, ServingCertificateError};
+use crate::serving_certificate::{Requirements, ServingCertificate};
 
 /// The least time between two reads, however often the source changes.
 const MIN_READ_INTERVAL: Duration = Duration::from_millis(500);

@@ -37,7 +37,7 @@ mod source;
 
 pub use self::bodies::{Bodies, Full, Share};
 pub use self::certificate_source::{
-    CertificateContent, CertificateRead, CertificateSource, ReadSecret,
+    CertificateContent, CertificateRead, CertificateSource, ReadSecret, ServingCertificateError,
 };
 pub use self::client_certificate::ClientCertificates;
 pub use self::descriptors::raise_limit as raise_descriptor_limit;
@@ -48,5 +48,4 @@ pub use self::listener::{
 pub use self::metrics::ListenerMetrics;
 pub use self::plain_text::plain_text;
 pub use self::rate::Rates;
-pub use self::serving_certificate::ServingCertificateError;
 pub use self::source::Source;

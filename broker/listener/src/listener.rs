@@ -20,13 +20,13 @@ use tower::make::Shared;
 
 use crate::acceptor::{BoundedAcceptor, ChainOf};
 use crate::certificate_reload::CertificateReload;
-use crate::certificate_source::{CertificateRead, CertificateSource};
+use crate::certificate_source::{CertificateRead, CertificateSource, ServingCertificateError};
 use crate::client_certificate::{self, ClientCertificates};
 use crate::connection::Times;
 use crate::discovery_authority::{self, DiscoveryAuthorityMismatch};
 use crate::gate::{ConnectionLimits, Gate};
 use crate::metrics::ListenerMetrics;
-use crate::serving_certificate::{Requirements, ServingCertificate, ServingCertificateError};
+use crate::serving_certificate::{Requirements, ServingCertificate};
 
 /// How many bytes a client may send over HTTP/2 before they are read. It is the protocol's default
 /// and about as much as one form. Each waiting frame costs some hundred bytes beside its content.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use keyferry_api::config::TlsVersion;
-use keyferry_api::reason::Reason;
 use keyferry_keys::serving_certificate;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedProtocolVersion};
@@ -12,75 +11,8 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::ExposeSecret;
 
-use crate::certificate_source::CertificateContent;
+use crate::certificate_source::{CertificateContent, ServingCertificateError};
 use crate::client_certificate::{ClientCertificates, PossessionVerifier};
-
-/// A serving certificate cannot be used: what, where, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}: {location}: {problem}; fix: {fix}", reason = Reason::ServingCertificateInvalid)]
-pub struct ServingCertificateError {
-    location: String,
-    problem: String,
-    fix: String,
-    state: SourceState,
-}
-
-/// What an error says about the source of the certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SourceState {
-    /// It was read, and its content is wrong.
-    Wrong,
-    /// It does not exist.
-    Absent,
-    /// It could not be read, so nothing is known of its content.
-    Unread,
-}
-
-impl ServingCertificateError {
-    /// Says that what was read is wrong.
-    pub fn new(place: String, problem: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            location: place,
-            problem: problem.into(),
-            fix: fix.into(),
-            state: SourceState::Wrong,
-        }
-    }
-
-    /// The same error, of a file or Secret that does not exist.
-    #[must_use]
-    pub fn as_absent(self) -> Self {
-        Self {
-            state: SourceState::Absent,
-            ..self
-        }
-    }
-
-    /// The same error, of a source of which nothing is known because it could not be read.
-    #[must_use]
-    pub fn as_unread(self) -> Self {
-        Self {
-            state: SourceState::Unread,
-            ..self
-        }
-    }
-
-    /// Whether the only problem is that the file or Secret does not exist: it may exist on another
-    /// machine.
-    pub fn is_absent(&self) -> bool {
-        self.state == SourceState::Absent
-    }
-
-    /// Whether the source could not be read, so that nothing is known of the certificate.
-    pub fn is_unread(&self) -> bool {
-        self.state == SourceState::Unread
-    }
-
-    /// The problem and the fix, without the reason code, which an Event has in a field of its own.
-    pub(crate) fn message(&self) -> String {
-        format!("{}: {}; fix: {}", self.location, self.problem, self.fix)
-    }
-}
 
 /// What a serving certificate must satisfy for its listener.
 #[derive(Clone, Debug)]
