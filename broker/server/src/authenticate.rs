@@ -4,6 +4,7 @@
 
 mod certificate;
 mod review;
+mod token_key;
 
 use std::sync::Arc;
 
@@ -30,9 +31,7 @@ use crate::external_callers::ExternalCallers;
 use crate::new_callers::NewCallers;
 
 pub use self::certificate::CertificateRefusal;
-
-/// The cache key of a token or a certificate: a keyed hash, so that no cache contains the token.
-pub type TokenKey = [u8; 32];
+pub use self::token_key::TokenKey;
 
 /// An authenticated caller.
 #[derive(Clone, Debug)]

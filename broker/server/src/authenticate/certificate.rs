@@ -19,8 +19,8 @@ use keyferry_listener::Source;
 use keyferry_platform::clock::Clock;
 use keyferry_platform::stale_cache::{Lifetimes, Lookup, StaleCache};
 
-use super::TokenKey;
 use super::review::Reviewer;
+use super::token_key::TokenKey;
 use crate::caller_trust::{Trust, TrustReader};
 
 /// How long an accepted certificate is cached.

@@ -17,7 +17,7 @@ use keyferry_platform::metrics::Metrics;
 use keyferry_platform::stale_cache::{FetchError, Lifetimes, Lookup, StaleCache};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::TokenKey;
+use super::token_key::TokenKey;
 use crate::new_callers::NewCallers;
 
 /// How long an accepted TokenReview is cached.

@@ -11,12 +11,14 @@ use axum::routing::{MethodRouter, any};
 use keyferry_listener::{Bodies, plain_text};
 
 use super::inputs::{self, Segment, View};
-use super::metadata::METADATA_PATH;
 use super::openapi::Documents;
 use super::token_api::{PublicParts, contain_panic};
 use super::{exchange, kubeconfig, refusal};
 use crate::broker::Broker;
 use crate::inputs::Inputs;
+
+/// The path (RFC 8414 section 3).
+const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
 
 /// A route of the API listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

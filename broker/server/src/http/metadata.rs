@@ -11,9 +11,6 @@ use serde::Serialize;
 
 use super::api_route::ApiRoute;
 
-/// The path (RFC 8414 section 3).
-pub(super) const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
-
 /// The metadata of RFC 8414 section 2.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct MetadataDocument<'a> {
