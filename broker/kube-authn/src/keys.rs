@@ -1,6 +1,7 @@
 //! Reads a key set as go-oidc and go-jose v2 do: one odd key makes the whole set unreadable, and
 //! `alg` and `use` are not compared.
 
+mod hash;
 mod jwk;
 mod modular;
 mod private_rsa;

@@ -2,6 +2,7 @@
 //! that it does not report.
 
 mod expressions;
+mod finding;
 mod literals;
 mod prefixes;
 mod public_issuers;
@@ -10,53 +11,22 @@ mod sarif;
 mod template;
 mod traps;
 
+pub use finding::{Finding, Severity};
 pub use published::{Published, PublishedDocuments, document_places, jwks_uri, not_read};
 pub use sarif::to_sarif;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::finding::make_finding;
 use crate::config::{self, LoadFault, Position, Refusal};
 use crate::validate::{Invalid, validate_configuration};
 use crate::{Code, Minor, Release};
 
 /// The version of the [`to_json`] format.
 const SCHEMA_VERSION: &str = "keyferry.dev/trust-lint/v1";
-
-/// How severe a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Severity {
-    /// The apiserver refuses the configuration, or it gives rights away.
-    Error,
-    /// The configuration works, but will cause trouble.
-    Warning,
-    /// Good to know; nothing needs to change.
-    Note,
-}
-
-/// One problem in a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// The stable name of the problem.
-    pub code: Code,
-    /// How severe it is.
-    pub severity: Severity,
-    /// The field, like `jwt[0].issuer.url`; empty for the file as a whole.
-    pub path: String,
-    /// The line of the field, or of the nearest one above it that exists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u64>,
-    /// The column of the same, in characters from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub column: Option<u64>,
-    /// What is wrong; for errors, in the apiserver's words.
-    pub message: String,
-    /// What to do.
-    pub fix: Cow<'static, str>,
-}
 
 /// Checks a file for a target of that minor. `own_issuers` are the target's own ServiceAccount
 /// issuers.
@@ -271,18 +241,6 @@ fn is_placeholder(pem: &str) -> bool {
     pem.lines()
         .map(str::trim)
         .any(|line| line.starts_with(['(', '<']) && line.ends_with([')', '>']))
-}
-
-fn make_finding(code: Code, severity: Severity, path: &str, message: impl Into<String>) -> Finding {
-    Finding {
-        code,
-        severity,
-        path: path.to_owned(),
-        line: None,
-        column: None,
-        message: message.into(),
-        fix: code.fix().into(),
-    }
 }
 
 /// Returns the position of a field, or of the nearest one above it that exists.

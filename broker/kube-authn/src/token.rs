@@ -1,6 +1,7 @@
 //! Reads a token as the apiserver does: first only its issuer, then with go-jose's parser, then the
 //! registered claims.
 
+mod fault;
 mod header;
 mod number;
 mod registered;
@@ -8,6 +9,7 @@ mod service_account;
 
 pub use service_account::ServiceAccountToken;
 
+pub use fault::TokenFault;
 pub use header::Signed;
 pub(crate) use number::{ClaimFault, Numbers, to_claim};
 pub use registered::Registered;
@@ -39,15 +41,6 @@ pub enum Form {
     Signed(Result<Signed, TokenFault>),
     /// The claims of a token that does not exist yet: nothing to parse, nothing to verify.
     Imagined,
-}
-
-/// Why go-jose does not parse a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TokenFault {
-    /// go-jose's message, and whether it is exact.
-    Malformed(String, bool),
-    /// The result of go-jose's parser cannot be decided here.
-    Undetermined(Undetermined),
 }
 
 impl Token {

@@ -11,8 +11,8 @@ use aws_lc_rs::signature::{
     RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters,
 };
 
+use super::hash::Hash;
 use super::modular;
-use super::signature::Hash;
 
 /// A public RSA key.
 #[derive(Debug, Clone, PartialEq, Eq)]

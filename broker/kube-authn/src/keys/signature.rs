@@ -1,13 +1,13 @@
 //! Checks whether a key signed an input, as go-jose does with Go's crypto: an RSA key verifies RS
 //! and PS, an EC key any ES.
 
-use aws_lc_rs::digest::{Algorithm as DigestAlgorithm, SHA256, SHA384, SHA512};
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P256_SHA512_ASN1, ECDSA_P384_SHA384_ASN1,
     ECDSA_P384_SHA512_ASN1, ECDSA_P521_SHA512_ASN1, UnparsedPublicKey, VerificationAlgorithm,
 };
 
 use super::Key;
+use super::hash::Hash;
 use super::jwk::Curve;
 use super::rsa::PaddingScheme;
 
@@ -23,14 +23,6 @@ enum Family {
     Rs,
     Ps,
     Es,
-}
-
-/// A SHA-2 hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hash {
-    Sha256,
-    Sha384,
-    Sha512,
 }
 
 impl Algorithm {
@@ -55,38 +47,6 @@ impl Algorithm {
             _ => Hash::Sha512,
         };
         Some(Self { family, hash })
-    }
-}
-
-impl Hash {
-    pub(super) fn algorithm(self) -> &'static DigestAlgorithm {
-        match self {
-            Self::Sha256 => &SHA256,
-            Self::Sha384 => &SHA384,
-            Self::Sha512 => &SHA512,
-        }
-    }
-
-    /// Returns the DER prefix of the digest (RFC 8017, section 9.2, note 1).
-    pub(super) fn digest_info(self) -> [u8; 19] {
-        let (total, arc, length) = match self {
-            Self::Sha256 => (0x31, 1, 0x20),
-            Self::Sha384 => (0x41, 2, 0x30),
-            Self::Sha512 => (0x51, 3, 0x40),
-        };
-        [
-            0x30, total, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02,
-            arc, 0x05, 0x00, 0x04, length,
-        ]
-    }
-
-    /// The length of a coordinate in a signature with that hash, whatever the key's curve.
-    fn coordinate(self) -> usize {
-        match self {
-            Self::Sha256 => 32,
-            Self::Sha384 => 48,
-            Self::Sha512 => 66,
-        }
     }
 }
 

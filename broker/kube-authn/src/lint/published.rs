@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Finding, Severity, make_finding};
+use super::finding::{Finding, Severity, make_finding};
 use crate::certificate::go_releases;
 use crate::config::{self, Issuer};
 use crate::fetched::{Fetched, HttpResponse};

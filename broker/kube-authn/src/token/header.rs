@@ -4,7 +4,7 @@ use keyferry_go_formats::GoRelease;
 use keyferry_go_formats::base64::{decode_raw_url, encode_raw_url};
 use keyferry_go_formats::json::{Json, JsonFault};
 
-use super::TokenFault;
+use super::fault::TokenFault;
 use crate::config::Undetermined;
 use crate::keys::{Jwk, Key, KeyFault, read_chain};
 
