@@ -406,10 +406,13 @@ impl Journey {
         let [_, tenant] = self.tenants();
         let command = format!(
             "keyferry onboard tenant {tenant} --service-account ci --target {} --delivery \
-             KubeConfigSecret --author alice --apply",
+             KubeConfigSecret --author alice --flux-service-account {tenant}/applier --apply",
             self.name
         );
         self.guided(&command, "second").await?;
+        // Flux looks for the account on the hub before it prunes at the target.
+        let applier = format!("/api/v1/namespaces/{tenant}/serviceaccounts/applier");
+        assert!(self.site.world.is_there(&applier).await?);
         let (code, said) = self
             .run(&format!(
                 "kubectl auth can-i create serviceaccounts/ci --subresource token -n {tenant} --as \
