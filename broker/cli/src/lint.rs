@@ -1,6 +1,7 @@
 //! `keyferry lint`: reports the errors of AuthenticationConfiguration files with the apiserver's
 //! own messages, and traps that the apiserver does not report.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -166,6 +167,16 @@ fn code(linted: &[Linted<'_>]) -> u8 {
 /// The most characters of a message in the text output; JSON and SARIF have all of it.
 const MAX_MESSAGE: usize = 400;
 
+/// Returns the message as the text output shows it. An apiserver quotes the whole file where it
+/// finds no kind; its first line is enough for the reader.
+fn shown_message(finding: &Finding) -> Cow<'_, str> {
+    let quotes_file = matches!(finding.code, Code::KindMissing | Code::ApiVersionMissing);
+    match finding.message.split_once('\n') {
+        Some((first, _)) if quotes_file => format!("{first} ...").into(),
+        _ => finding.message.as_str().into(),
+    }
+}
+
 fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
     let mut lines = Vec::new();
     for Linted {
@@ -198,8 +209,7 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
                 .trim_end()
                 .to_owned(),
             );
-            // An apiserver quotes the whole file in some of its errors.
-            let message = foreign_text::plain_lines(&finding.message, MAX_MESSAGE);
+            let message = foreign_text::plain_lines(&shown_message(finding), MAX_MESSAGE);
             lines.push(format!("    {}", message.replace('\n', "\n    ")));
             lines.push(format!("    fix: {}", ui::plain(&finding.fix)));
         }

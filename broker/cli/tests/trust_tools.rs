@@ -245,4 +245,10 @@ fn lint_looks_inside_and_says_what_a_file_is() {
     assert_snapshot!("verify-of-a-config-map", transcript_of(&verify, &configmap));
     let other = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthorizationConfiguration\n";
     assert_snapshot!("lint-of-another-kind", transcript_of(&["lint", "-"], other));
+    // The apiserver quotes a file without a kind whole; its first line is enough.
+    let vectors = "# Vectors\nlifetime: 300\n";
+    assert_snapshot!(
+        "lint-without-a-kind",
+        transcript_of(&["lint", "-"], vectors)
+    );
 }

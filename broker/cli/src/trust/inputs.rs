@@ -80,13 +80,7 @@ pub(super) fn read(
     let status = known.and_then(|known| known.status.as_ref());
     let mut notes = status.map(warnings).unwrap_or_default();
     let issuer = stated_issuer(args, known_target)?;
-    if issuer.is_cluster_default() {
-        notes.push(format!(
-            "{} is the issuer that kubeadm, k3s and kind give every cluster: a target that has it \
-             itself refuses the entry; explain IssuerCollision",
-            issuer.as_str()
-        ));
-    }
+    notes.extend(notes_on_flags(args, &issuer, known.is_some()));
     let audience = stated_audience(args, known_target)?;
     let prefix = stated_prefix(args, known_target)?;
     // An apiserver refuses a discoveryURL that equals the issuer's own URL. It reads the default
@@ -182,6 +176,51 @@ fn stated_discovery_url(args: &TrustArgs, known: KnownTarget<'_>) -> Option<Stri
         (None, Some((configuration, _))) => Some(configuration.server.public_url.discovery_url()),
         (None, None) => None,
     }
+}
+
+/// Notes on values that a target takes literally, and that a user may have meant otherwise.
+fn notes_on_flags(args: &TrustArgs, issuer: &Issuer, is_hub_known: bool) -> Vec<String> {
+    let (mut notes, url) = (Vec::new(), issuer.as_str());
+    if issuer.is_cluster_default() {
+        notes.push(format!(
+            "{url} is the issuer that kubeadm, k3s and kind give every cluster: a target that has \
+             it itself refuses the entry; explain IssuerCollision"
+        ));
+    }
+    if args.issuer.is_some() && url.ends_with('/') {
+        notes.push(format!(
+            "--issuer {url} ends in a slash: the target accepts only tokens whose iss ends in one \
+             too"
+        ));
+    }
+    match args.discovery_url.as_deref() {
+        None if !is_hub_known => notes.push(format!(
+            "the target reads the keys by {}: give --discovery-url for another place, such as \
+             Keyferry's publicURL",
+            issuer.discovery_url()
+        )),
+        Some(place) if has_no_path(place) => notes.push(format!(
+            "--discovery-url {place} has no path, and the target reads exactly this URL: Keyferry \
+             publishes {}/.well-known/openid-configuration",
+            place.trim_end_matches('/')
+        )),
+        Some(_) | None => {}
+    }
+    if let Some(prefix) = &args.prefix
+        && prefix.ends_with(char::is_alphanumeric)
+    {
+        notes.push(format!(
+            "--prefix {prefix} does not end in a colon: the users are \
+             {prefix}system:serviceaccount:NAMESPACE:NAME"
+        ));
+    }
+    notes
+}
+
+/// Whether a URL is a host alone.
+fn has_no_path(url: &str) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    rest.split_once('/').is_none_or(|(_, path)| path.is_empty())
 }
 
 fn target<'a>(

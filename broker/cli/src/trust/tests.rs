@@ -521,3 +521,46 @@ fn trust_and_lint_agree_on_the_issuers_of_every_cluster() {
         assert_eq!(warned, is_default, "{issuer}: {findings:?}");
     }
 }
+
+#[test]
+fn values_that_a_target_takes_literally_are_noted() {
+    const KEYS: &str = "--discovery-url=https://keys.example.com/.well-known/openid-configuration";
+    let noted = |changed: &str, flags: &[&str]| {
+        let line: Vec<&str> = HUB
+            .iter()
+            .filter(|flag| !flag.starts_with(changed))
+            .chain(flags)
+            .copied()
+            .collect();
+        printed(&line).unwrap().notes.join("\n")
+    };
+    let cases: [(&str, &[&str], &str); 4] = [
+        (
+            "--none",
+            &[],
+            "by https://hub.example.com/.well-known/openid-configuration: give --discovery-url",
+        ),
+        (
+            "--none",
+            &["--discovery-url=https://keys.example.com/"],
+            "has no path, and the target reads exactly this URL: Keyferry publishes \
+             https://keys.example.com/.well-known/openid-configuration",
+        ),
+        (
+            "--prefix",
+            &["--prefix=hub", KEYS],
+            "the users are hubsystem:serviceaccount:NAMESPACE:NAME",
+        ),
+        (
+            "--issuer",
+            &["--issuer=https://hub.example.com/", KEYS],
+            "--issuer https://hub.example.com/ ends in a slash",
+        ),
+    ];
+    let plain = noted("--none", &[KEYS]);
+    for (changed, flags, wanted) in cases {
+        let notes = noted(changed, flags);
+        assert!(notes.contains(wanted), "{flags:?}: {notes}");
+        assert!(!plain.contains(wanted), "{plain}");
+    }
+}
