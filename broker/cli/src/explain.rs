@@ -3,6 +3,7 @@
 
 mod message;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -227,6 +228,14 @@ fn candidates(found: &[Explanation]) -> String {
          is:\n{}",
         shown.join("\n")
     )
+}
+
+/// Returns every code once, in alphabetical order.
+pub(crate) fn codes() -> BTreeSet<&'static str> {
+    let of_server = Reason::ALL.iter().map(|reason| reason.as_str());
+    of_server
+        .chain(Code::ALL.iter().map(|code| code.name()))
+        .collect()
 }
 
 /// Returns the text about every code.

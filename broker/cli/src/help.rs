@@ -295,6 +295,10 @@ pub(super) fn hint(kind: ErrorKind, words: &[OsString]) -> Option<&'static str> 
                 "put -- before the command, as in: keyferry exec tenant-a/prod -- kubectl get pods",
             )
         }
+        (ErrorKind::UnknownArgument, "exec") if has("--as") => Some(
+            "put --as after --, for kubectl, as in: keyferry exec tenant-a/prod -- kubectl --as jane \
+             get pods",
+        ),
         _ => None,
     }
 }
@@ -503,6 +507,7 @@ mod tests {
             &["token", "tenant-a/prod", "--audiences=x"],
             &["exec", "tenant-a/prod", "--kubeconfig", "x"],
             &["exec", "tenant-a/prod", "--kubeconfig", "x", "--", "true"],
+            &["exec", "tenant-a/prod", "--as", "jane", "--", "true"],
         ]
         .into_iter()
         .map(|words| {

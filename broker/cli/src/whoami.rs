@@ -105,6 +105,9 @@ fn print(answered: &Answered, output: OutputFormat) -> ExitCode {
 /// Renders the facts in columns, and below them each problem with its fix.
 fn table(document: &Value) -> String {
     let mut text = ui::table(&rows(document));
+    if document["user"]["refused"] == true {
+        text.push_str("\n\nfix: keyferry doctor, with the same arguments, names the cause");
+    }
     for problem in document["problems"].as_array().into_iter().flatten() {
         let part = |name: &str| ui::plain(problem[name].as_str().unwrap_or_default());
         text.push_str(&format!(
@@ -120,6 +123,14 @@ fn table(document: &Value) -> String {
 fn rows(document: &Value) -> Vec<Vec<String>> {
     let text = |value: &Value| match value {
         Value::String(text) => ui::plain(text),
+        // Groups, which people read one by one.
+        Value::Array(items) => {
+            let plain = |item: &Value| match item {
+                Value::String(text) => ui::plain(text),
+                other => ui::plain(&other.to_string()),
+            };
+            items.iter().map(plain).collect::<Vec<_>>().join(", ")
+        }
         other => ui::plain(&other.to_string()),
     };
     let mut rows = Vec::new();
@@ -139,10 +150,6 @@ fn rows(document: &Value) -> Vec<Vec<String>> {
             Value::Array(items) if items.is_empty() => {
                 rows.push(vec![part.to_owned(), "none".to_owned()])
             }
-            Value::Array(items) => {
-                let names: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-                rows.push(vec![part.to_owned(), names.join(", ")]);
-            }
             other => rows.push(vec![part.to_owned(), text(other)]),
         }
     }
@@ -159,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_user_that_was_not_impersonated_is_not_shown_as_if_it_were() {
-        let user = || Ok(json!({ "uid": "1", "username": "hub:a" }));
+        let user = || Ok(json!({ "uid": "1", "username": "hub:a", "groups": ["b", "c"] }));
         let mut answered = Answered {
             user: user(),
             impersonated: Some(user()),
@@ -184,8 +191,17 @@ mod tests {
                 .is_some_and(|line| line.ends_with("hub:a")),
             "the name comes first: {text}"
         );
+        assert!(text.contains("  b, c\n"), "{text}");
         assert!(
             text.contains("ImpersonationIgnored: the target answers as x\nfix: "),
+            "{text}"
+        );
+    }
+    #[test]
+    fn a_refused_user_is_led_to_doctor() {
+        let text = table(&json!({ "user": { "refused": true }, "problems": [] }));
+        assert!(
+            text.ends_with("fix: keyferry doctor, with the same arguments, names the cause"),
             "{text}"
         );
     }

@@ -342,3 +342,23 @@ fn objects_are_read_from_standard_input() {
         assert_snapshot!(format!("targets-of-{case}"), refused);
     }
 }
+
+#[test]
+fn a_hub_that_is_not_reached_is_no_mistake_of_a_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = folder.path().join("hub");
+    dead_hub(&hub, 1);
+    let hub = hub.to_str().unwrap();
+    for command in ["doctor", "whoami"] {
+        let output = called_with(
+            "keyferry",
+            &[command, "tenant-a/prod"],
+            &[("KUBECONFIG", hub)],
+        );
+        let told = text(&output.stdout) + &text(&output.stderr);
+        assert!(
+            told.contains("StartUnread") && !told.contains("serve --config"),
+            "{command}: {told}"
+        );
+    }
+}

@@ -21,6 +21,8 @@ use serde::Deserialize;
 use super::caller_token::CallerProof;
 use super::{ClientError, UsableToken};
 
+/// The token endpoint (RFC 8693).
+const EXCHANGE_PATH: &str = "/v1/token";
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 512 * 1024;
 
@@ -110,7 +112,7 @@ impl ServerAddress {
         let form = form.finish();
         let request = self
             .https_client(Some(caller))?
-            .post(self.request_url("/v1/token"))
+            .post(self.request_url(EXCHANGE_PATH))
             .header(
                 reqwest::header::CONTENT_TYPE,
                 "application/x-www-form-urlencoded",
@@ -209,6 +211,15 @@ impl ServerAddress {
         let url = url::Url::parse(&self.url)
             .ok()
             .filter(|url| url.scheme() == "https" && url.has_host());
+        if let Some(url) = &url
+            && url.path().trim_end_matches('/').ends_with(EXCHANGE_PATH)
+        {
+            let origin = url.origin().ascii_serialization();
+            return Err(self.problem_with_fix(
+                "the address has the path of the token endpoint",
+                Some(format!("write the origin alone, {origin}")),
+            ));
+        }
         url.ok_or_else(|| {
             // The parser takes HOST of HOST:PORT for the scheme.
             let rest = self.url.strip_prefix("http://").unwrap_or(&self.url);
@@ -392,7 +403,7 @@ mod tests {
     use super::{ServerAddress, request_id};
 
     #[test]
-    fn an_address_without_https_is_told_how_to_write_it() {
+    fn an_address_that_is_no_origin_is_told_how_to_write_it() {
         let said = |url: &str| {
             ServerAddress {
                 url: url.to_owned(),
@@ -413,6 +424,16 @@ mod tests {
             assert!(
                 said.contains("not an https URL") && said.ends_with(&format!("fix: write {meant}")),
                 "{said}"
+            );
+        }
+        for url in [
+            "https://k.example:9443/v1/token",
+            "https://k.example:9443/v1/token/",
+        ] {
+            let told = said(url).unwrap();
+            assert!(
+                told.ends_with("write the origin alone, https://k.example:9443"),
+                "{told}"
             );
         }
         for url in ["", "ftp://k.example", "https://"] {

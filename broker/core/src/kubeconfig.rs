@@ -34,7 +34,7 @@ pub enum KubeconfigError {
     /// The target has `kind: Audience`.
     #[error(
         "writing a kubeconfig for TargetCluster {0}: it is no cluster and has no address; fix: \
-         request the token alone"
+         request the token alone, as keyferry token does"
     )]
     NoCluster(ObjectName),
 }

@@ -41,7 +41,7 @@ enum NamedKind {
 /// Returns the names that the last word can become. `words` follow the program's name.
 pub(super) fn matching(words: &[String], command: &Command) -> Vec<String> {
     let Some(wanted) = wanted(words, command, |name| std::env::var(name).ok()) else {
-        return Vec::new();
+        return reason_codes(words);
     };
     let limit = limit(std::env::var(LIMIT_VARIABLE).ok().as_deref());
     let typed = wanted.typed.clone();
@@ -64,6 +64,18 @@ pub(super) fn matching(words: &[String], command: &Command) -> Vec<String> {
         .filter(|name| name.starts_with(&typed))
         .take(MAX_NAMES)
         .collect()
+}
+
+/// Returns the reason codes that the word after `explain` can become. No hub is asked for them.
+fn reason_codes(words: &[String]) -> Vec<String> {
+    match words {
+        [command, typed] if command == "explain" => crate::explain::codes()
+            .into_iter()
+            .filter(|code| code.starts_with(typed.as_str()))
+            .map(str::to_owned)
+            .collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// How long to wait, by the variable's text. Anything but a number of seconds is no reason to fail.
@@ -176,7 +188,7 @@ async fn listed(wanted: &Wanted) -> Option<Vec<String>> {
 mod tests {
     use clap::CommandFactory;
 
-    use super::{LIMIT, NamedKind, Wanted, limit, wanted};
+    use super::{LIMIT, NamedKind, Wanted, limit, matching, wanted};
     use crate::Cli;
 
     fn of(words: &[&str]) -> Option<Wanted> {
@@ -250,6 +262,18 @@ mod tests {
                 context: Some("of-variable".to_owned()),
             })
         );
+    }
+
+    #[test]
+    fn the_codes_follow_explain() {
+        let codes = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            matching(&words, &Cli::command())
+        };
+        assert_eq!(codes(&["explain", "IssuerC"]), ["IssuerCollision"]);
+        assert!(codes(&["explain", ""]).len() > 100);
+        assert!(codes(&["explain", "IssuerCollision", ""]).is_empty());
+        assert!(codes(&["lint", "Iss"]).is_empty());
     }
 
     #[test]

@@ -38,10 +38,16 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
             ..
         }) => return access_of_tenant::plan(plan, access, direct, &right.to_string()).await,
         Err(error) => {
-            return Plan {
-                problem: Some(problem(Reason::ConfigurationInvalid, error.to_string())),
-                ..plan
+            let text = error.to_string();
+            let problem = match error {
+                // Not a mistake of any configuration.
+                ClientError::Hub(_) | ClientError::HubCall { .. } => {
+                    problem(Code::StartUnread, text)
+                }
+                _ => problem(Reason::ConfigurationInvalid, text),
             };
+            plan.problem = Some(problem);
+            return plan;
         }
     };
     let server = &configuration.server;

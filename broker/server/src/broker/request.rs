@@ -50,7 +50,7 @@ impl Request<'_> {
             return Err(Refusal::with_detail(
                 Reason::RequestInvalid,
                 "the target has kind: Audience, so it is no cluster; exchange the token at \
-                 /v1/token"
+                 /v1/token, as keyferry token does"
                     .to_owned(),
             ));
         }
