@@ -199,7 +199,7 @@ impl<'a> Question<'a> {
     }
 
     /// The answer, and the sentence behind its word.
-    fn answer(
+    fn answer_in_words(
         &self,
         asked: &Result<bool, AccessError>,
         user: &str,
@@ -250,7 +250,7 @@ async fn can(args: &CanIArgs, verb: &str, resource: &str) -> Result<ExitCode, Co
     let user = user(&calls, &plan).await?;
     let question = Question::resolve(args, verb, resource, &calls, &target).await?;
     let asked = question.ask(&calls, &plan).await;
-    let (answer, detail) = question.answer(&asked, &user, &target);
+    let (answer, detail) = question.answer_in_words(&asked, &user, &target);
     let denied = matches!(asked, Err(AccessError::Impersonation(_))).then_some(DENIED);
     if let Some(format) = args.format.output.document() {
         let document = json!({

@@ -49,7 +49,7 @@ pub(super) async fn can_apply(
         )
     };
     applied.unknown.extend(unbuilt.iter().map(not_built));
-    let answer = answer(&applied);
+    let answer = application_answer(&applied);
     if let Some(format) = args.format.output.document() {
         let document = document(&applied, &user);
         return Ok(ui::finish_document(&document, format, answer.exit_code()));
@@ -97,7 +97,7 @@ fn objects_to_apply(
     }
 }
 
-fn answer(applied: &Applied) -> Answer {
+fn application_answer(applied: &Applied) -> Answer {
     if applied.denied.is_some() || !applied.missing.is_empty() {
         Answer::No
     } else if !applied.unknown.is_empty() {
@@ -129,7 +129,7 @@ fn document(applied: &Applied, user: &str) -> Value {
     let roles = roles_for(&applied.missing);
     let bindings: Vec<Value> = roles.iter().map(|role| role_binding(role, user)).collect();
     json!({
-        "schema": "keyferry.dev/can-i-apply/v1", "answer": answer(applied).word(), "allowed": rows(&applied.allowed), "missing": rows(&applied.missing),
+        "schema": "keyferry.dev/can-i-apply/v1", "answer": application_answer(applied).word(), "allowed": rows(&applied.allowed), "missing": rows(&applied.missing),
         "undetermined": applied.unknown, "roles": roles, "bindings": bindings, "user": user,
         "detail": applied.denied, "reason": applied.denied.as_ref().map(|_| DENIED.name()),
         "fix": applied.denied.as_ref().map(|_| DENIED.fix()),
@@ -148,7 +148,7 @@ fn text(applied: &Applied, user: &str, target: &str) -> String {
     if applied.missing.is_empty() {
         return format!(
             "{}: {} has {} right(s) at {target}",
-            answer(applied).word(),
+            application_answer(applied).word(),
             ui::plain(user),
             applied.allowed.len()
         );
