@@ -17,7 +17,7 @@ use super::{exchange, kubeconfig, refusal};
 use crate::broker::Broker;
 use crate::inputs::Inputs;
 
-/// The path (RFC 8414 section 3).
+/// The path of the metadata (RFC 8414 section 3).
 const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
 
 /// A route of the API listener.
