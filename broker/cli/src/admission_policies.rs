@@ -8,7 +8,7 @@ use clap::Args;
 use keyferry_api::config::Overrides;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_client::admission_policies::{AdmissionPolicies, PolicyFinding, Trial};
+use keyferry_client::admission_policies::{AdmissionPolicies, PoliciesError, PolicyFinding, Trial};
 use keyferry_core::admission_policy::{HubSite, MintableAudiences};
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file;
@@ -61,11 +61,7 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
     .await
     {
         Ok(policies) => policies,
-        Err(error) => {
-            let hint = "install Keyferry's ServiceAccounts first (examples/install/base), or give \
-                each audience by --hub-audience";
-            return ui::fail(&error.to_string(), Some(hint));
-        }
+        Err(error) => return ui::command_failed(&error.into()),
     };
     if args.check {
         let findings = policies.check_policies().await;
@@ -109,7 +105,28 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
             }
             ui::finish(plan.manifests.trim_end())
         }
-        Err(error) => ui::fail(&error.to_string(), None),
+        Err(error) => ui::command_failed(&error.into()),
+    }
+}
+
+impl From<PoliciesError> for CommandError {
+    fn from(error: PoliciesError) -> Self {
+        let problem = error.to_string();
+        match error {
+            PoliciesError::Client(error) => error.into(),
+            PoliciesError::Audiences(_, cause) => Self::of_hub_call(
+                problem,
+                &cause,
+                "install Keyferry's ServiceAccounts first (examples/install/base), or give each \
+                 audience by --hub-audience",
+            ),
+            PoliciesError::Issuer(cause) | PoliciesError::Read(_, cause) => {
+                Self::of_hub_call(problem, &cause, "run it as a cluster-admin of the hub")
+            }
+            PoliciesError::Targets(_) | PoliciesError::Definition(_) | PoliciesError::Fill(_) => {
+                Self::new(problem)
+            }
+        }
     }
 }
 

@@ -50,14 +50,10 @@ pub(super) async fn run(args: ApproveCertificatesArgs) -> ExitCode {
 }
 
 async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
-    let failed = |problem: String| CommandError::with_fix(problem, "correct it and start again");
-    let configuration = config_file::read_config_file(&args.config, Overrides::of_a_reader())
-        .map_err(|error| failed(error.to_string()))?;
+    let configuration = config_file::read_config_file(&args.config, Overrides::of_a_reader())?;
     // The Pod's own account, as for serve: a person approves with kubectl.
     let config = args.hub.named().config().await;
-    let client = config
-        .and_then(HubClient::new)
-        .map_err(|error| failed(error.to_string()))?;
+    let client = config.and_then(HubClient::new)?;
     let clock = Arc::new(SystemClock::start());
     let requester = args.requester.clone();
     let mut approver = CertificateApprover::new(client, configuration.server, requester, clock);
@@ -85,15 +81,17 @@ async fn decide(args: &ApproveCertificatesArgs) -> Result<(), CommandError> {
 }
 
 fn refused(error: ApproverError) -> CommandError {
-    let fix = match error {
-        ApproverError::Unprotected(..) => {
-            "apply what keyferry admission-policies prints, as cluster-admin"
-        }
-        ApproverError::Hub(..) => {
-            "bind the ClusterRole keyferry-certificate-approver to this account"
-        }
-    };
-    CommandError::with_fix(error.to_string(), fix)
+    match &error {
+        ApproverError::Unprotected(..) => CommandError::with_fix(
+            error.to_string(),
+            "apply what keyferry admission-policies prints, as cluster-admin",
+        ),
+        ApproverError::Hub(_, cause) => CommandError::of_hub_call(
+            error.to_string(),
+            cause,
+            "bind the ClusterRole keyferry-certificate-approver to this account",
+        ),
+    }
 }
 
 fn print(decision: &ApprovalDecision) {

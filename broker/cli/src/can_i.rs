@@ -101,7 +101,7 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
     };
     asked.unwrap_or_else(|error| {
         let error = error.or_fix("keyferry doctor names the first step that fails");
-        ui::misuse(&error.problem, error.fix.as_deref())
+        ui::command_misused(&error)
     })
 }
 

@@ -3,12 +3,18 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use keyferry_api::config::Mistake;
 use keyferry_client::ClientError;
 use keyferry_client::doctor::DoctorError;
 use keyferry_client::doctor::identity::IdentityError;
+use keyferry_client::key_records::KeysError;
+use keyferry_client::objects_file::{ObjectsFileError, ObjectsProblem};
 use keyferry_hub::client::ClientError as HubClientError;
+use keyferry_hub::ports::HubError;
+use keyferry_platform::config_file::ConfigFileError;
 
 use crate::args::access;
+use crate::wiring::ServeError;
 
 /// What a command tried and on what, and how to fix it. Only [`ui`](crate::ui) prints it. Where the
 /// caller of a function decides by its error, that error is an enum.
@@ -16,6 +22,8 @@ use crate::args::access;
 pub(crate) struct CommandError {
     /// What was tried, on what, and why it failed.
     pub(crate) problem: String,
+    /// Several causes, each on a line of its own below the problem.
+    pub(crate) causes: Vec<String>,
     /// What to do about it.
     pub(crate) fix: Option<Cow<'static, str>>,
     /// The text of a file that the fix asks for. Printed below it, to be copied.
@@ -27,6 +35,7 @@ impl CommandError {
     pub(crate) fn new(problem: impl Into<String>) -> Self {
         Self {
             problem: problem.into(),
+            causes: Vec::new(),
             fix: None,
             file: None,
         }
@@ -35,9 +44,8 @@ impl CommandError {
     /// Creates an error with its fix.
     pub(crate) fn with_fix(problem: impl Into<String>, fix: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            problem: problem.into(),
             fix: Some(fix.into()),
-            file: None,
+            ..Self::new(problem)
         }
     }
 
@@ -49,6 +57,56 @@ impl CommandError {
             Some((problem, fix)) => Self::with_fix(problem, fix.to_owned()),
             None => Self::new(text),
         }
+    }
+
+    /// Creates an error from what is wrong with Keyferry's configuration file.
+    pub(crate) fn of_configuration(error: &ConfigFileError) -> Self {
+        match error {
+            ConfigFileError::Mistakes { path, error } => Self::of_mistakes(
+                format!("reading the configuration file {}", path.display()),
+                &error.mistakes,
+            ),
+            error => Self::of_line(&error.to_string()),
+        }
+    }
+
+    fn of_objects(error: &ObjectsFileError) -> Self {
+        match &error.problem {
+            ObjectsProblem::Mistakes(mistakes) => Self::of_mistakes(
+                format!("reading the hub's objects from {}", error.path.display()),
+                &mistakes.mistakes,
+            ),
+            _ => Self::new(error.to_string()),
+        }
+    }
+
+    fn of_mistakes(operation: String, mistakes: &[Mistake]) -> Self {
+        let count = match mistakes.len() {
+            1 => "1 mistake".to_owned(),
+            many => format!("{many} mistakes"),
+        };
+        Self {
+            causes: mistakes.iter().map(Mistake::to_string).collect(),
+            ..Self::new(format!("{operation}: it has {count}"))
+        }
+    }
+
+    /// Creates an error about a call to the hub. `without_right` is the fix if the hub refused the
+    /// caller.
+    pub(crate) fn of_hub_call(
+        problem: impl Into<String>,
+        error: &HubError,
+        without_right: &'static str,
+    ) -> Self {
+        let fix = match error {
+            HubError::Unreachable(_) => {
+                "check that the hub's apiserver runs and that the kubeconfig has its address and CA"
+            }
+            HubError::Unauthenticated(_) => "use credentials that the hub accepts",
+            HubError::Forbidden(_) | HubError::NotFound(_) => without_right,
+            _ => "try again, and if it lasts, read the log of the hub's apiserver",
+        };
+        Self::with_fix(problem, fix)
     }
 
     /// Adds the text of the file that the fix asks for.
@@ -71,7 +129,11 @@ impl CommandError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem)
+        f.write_str(&self.problem)?;
+        match self.causes.as_slice() {
+            [] => Ok(()),
+            causes => write!(f, ": {}", causes.join("; ")),
+        }
     }
 }
 
@@ -94,9 +156,9 @@ impl From<ClientError> for CommandError {
                 ..Self::from(error.clone())
             },
             ClientError::Hub(error) => Self::from(error.clone()),
-            ClientError::CallerToken(_) | ClientError::Configuration(_) => {
-                Self::of_line(&error.to_string())
-            }
+            ClientError::Configuration(error) => Self::of_configuration(error),
+            ClientError::Objects(error) => Self::of_objects(error),
+            ClientError::CallerToken(_) => Self::of_line(&error.to_string()),
             _ => Self::new(error.to_string()),
         };
         match access::fix(&error) {
@@ -165,7 +227,6 @@ macro_rules! command_errors {
 pub(crate) use command_errors;
 
 command_errors!(
-    keyferry_client::key_records::KeysError,
     keyferry_client::plugin_folders::ElsewhereError,
     keyferry_client::token_directory::TokenDirectoryError,
     keyferry_client::doctor::apply::ManifestError,
@@ -175,9 +236,33 @@ command_errors!(
 
 command_errors!(
     with fix:
-    keyferry_platform::config_file::ConfigFileError,
     crate::local_file::ReadError,
 );
+
+impl From<ConfigFileError> for CommandError {
+    fn from(error: ConfigFileError) -> Self {
+        Self::of_configuration(&error)
+    }
+}
+
+impl From<ServeError> for CommandError {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::Configuration(error) => error.into(),
+            ServeError::Client(error) => error.into(),
+            error => Self::new(error.to_string()),
+        }
+    }
+}
+
+impl From<KeysError> for CommandError {
+    fn from(error: KeysError) -> Self {
+        match error {
+            KeysError::Hub(error) => error.into(),
+            error => Self::new(error.to_string()),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -196,5 +281,13 @@ mod tests {
             CommandError::with_fix("reading \"; fix: b\": it is empty", "fill it")
         );
         assert_eq!(CommandError::of_line("a"), CommandError::new("a"));
+    }
+
+    #[test]
+    fn each_mistake_is_a_cause_of_its_own() {
+        let mistakes = keyferry_api::config::read("kind: {").unwrap_err().mistakes;
+        let error = CommandError::of_mistakes("reading a".to_owned(), &mistakes);
+        assert_eq!(error.problem, "reading a: it has 1 mistake");
+        assert_eq!(error.causes.len(), 1);
     }
 }

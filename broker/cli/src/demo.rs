@@ -79,7 +79,7 @@ pub(crate) async fn run(args: DemoArgs) -> ExitCode {
     let screen = Screen::new(ui::uses_colour());
     match show(&screen, &args).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(DemoError::Command(error)) => ui::misuse(&error.problem, error.fix.as_deref()),
+        Err(DemoError::Command(error)) => ui::command_misused(&error),
         Err(error @ DemoError::Refused(_)) => ui::fail(
             &error.to_string(),
             Some("change the file, or choose --service-account; keyferry lint explains the file"),

@@ -60,7 +60,7 @@ pub(super) async fn run(args: DoctorArgs) -> ExitCode {
     }
     match report(&args).await {
         Ok((report, yaml)) => print(&report, yaml.as_deref(), args.format.output),
-        Err(error) => ui::misuse(&error.problem, error.fix.as_deref()),
+        Err(error) => ui::command_misused(&error),
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) struct ImportArgs {
 pub(super) fn run(args: &ImportArgs) -> ExitCode {
     let input = match local_file::read(&args.file, "the cluster", MAX_IMPORT_BYTES) {
         Ok(bytes) => bytes,
-        Err(error) => return ui::misuse(&error.to_string(), None),
+        Err(error) => return ui::command_misused(&error.into()),
     };
     let audience = match Audience::new(args.audience.as_str()) {
         Ok(audience) => audience,

@@ -119,7 +119,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         .transpose()
     {
         Ok(configuration) => configuration,
-        Err(error) => return ui::fail(&error.to_string(), None),
+        Err(error) => return ui::command_failed(&error.into()),
     };
     let max_age = configuration
         .as_ref()

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &LintArgs) -> ExitCode {
         // is enough.
         let bytes = match local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1) {
             Ok(bytes) => bytes,
-            Err(error) => return ui::misuse(&error.to_string(), None),
+            Err(error) => return ui::command_misused(&error.into()),
         };
         for file in inner_file::find(&bytes) {
             match published(args, &file.bytes) {
@@ -213,18 +213,22 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
             lines.push(format!("    {}", message.replace('\n', "\n    ")));
             lines.push(format!("    fix: {}", ui::plain(&finding.fix)));
         }
-        let count = |severity| {
-            findings
+        let counted = |(severity, noun)| {
+            let found = findings
                 .iter()
-                .filter(|finding| finding.severity == severity)
-                .count()
+                .filter(|finding| finding.severity == severity);
+            match found.count() {
+                1 => format!("1 {noun}"),
+                many => format!("{many} {noun}s"),
+            }
         };
-        let [errors, warnings, notes] =
-            [Severity::Error, Severity::Warning, Severity::Note].map(count);
-        lines.push(format!(
-            "{}: {errors} errors, {warnings} warnings, {notes} notes",
-            path.display()
-        ));
+        let counts = [
+            (Severity::Error, "error"),
+            (Severity::Warning, "warning"),
+            (Severity::Note, "note"),
+        ];
+        let counts = counts.map(counted).join(", ");
+        lines.push(format!("{}: {counts}", path.display()));
     }
     lines.push(format!("for {}", minor.description()));
     lines.join("\n")

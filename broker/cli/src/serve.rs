@@ -27,6 +27,7 @@ use self::published_keys::{KeysFinding, check_published_keys};
 use super::version::{COMMIT, VERSION};
 use crate::args::HubArgs;
 use crate::args::address_args::AddressArgs;
+use crate::command_error::CommandError;
 use crate::ui;
 use crate::wiring::{ServeOptions, Server, caller_trust, certificate_access};
 
@@ -156,7 +157,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => ui::fail(&error.to_string(), None),
+        Err(error) => ui::command_failed(&error.into()),
     }
 }
 
@@ -208,7 +209,7 @@ async fn check(
                 ui::note(&format!("warning: {warning}"));
             }
             if let Err(error) = check_certificates(server, hub).await {
-                return ui::fail(&error.to_string(), None);
+                return ui::command_failed(&error.into());
             }
             let unread = match network {
                 Some(addresses) => match report_published_keys(server, hub, addresses).await {
@@ -229,7 +230,7 @@ async fn check(
                 policy.accesses.len()
             ))
         }
-        Err(error) => ui::fail(&error.to_string(), None),
+        Err(error) => ui::command_failed(&error.into()),
     }
 }
 
@@ -242,7 +243,7 @@ async fn report_published_keys(
 ) -> Result<usize, ExitCode> {
     let findings = check_published_keys(server, hub, addresses)
         .await
-        .map_err(|error| ui::fail(&error.to_string(), None))?;
+        .map_err(|error| ui::command_failed(&error.into()))?;
     let (mut failed, mut unread) = (None, 0);
     for finding in findings {
         match finding {
@@ -265,6 +266,18 @@ enum CertificatesError {
     CallerTrust(#[from] CallerTrustError),
     #[error(transparent)]
     Client(#[from] ClientError),
+}
+
+impl From<CertificatesError> for CommandError {
+    fn from(error: CertificatesError) -> Self {
+        match error {
+            CertificatesError::Client(error) => error.into(),
+            // Keyferry wrote the ends of both.
+            CertificatesError::Certificate(_) | CertificatesError::CallerTrust(_) => {
+                Self::of_line(&error.to_string())
+            }
+        }
+    }
 }
 
 /// Checks the certificates that this machine can read, and warns of those that it cannot.

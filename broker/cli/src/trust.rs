@@ -224,7 +224,7 @@ pub(crate) async fn run(args: &TrustArgs) -> ExitCode {
                 ui::finish_with(&ui::block(&compared.text), u8::from(compared.differs))
             }
             // Exit code 1 says that the file differs, so a failure has another one.
-            Err(error) => ui::misuse(&error.problem, error.fix.as_deref()),
+            Err(error) => ui::command_misused(&error),
         };
     }
     let known = match configuration {

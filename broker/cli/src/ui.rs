@@ -45,13 +45,27 @@ pub(crate) fn fail(error: &str, fix: Option<&str>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints the error with which a command ends, and the file that its fix asks for.
+/// Prints the error with which a command ends: its causes, its fix, and the file that the fix asks
+/// for.
 pub(crate) fn command_failed(error: &CommandError) -> ExitCode {
-    let code = fail(&error.problem, error.fix.as_deref());
+    let _ = writeln!(std::io::stderr(), "error: {}", plain(&error.problem));
+    for cause in &error.causes {
+        note(cause);
+    }
+    if let Some(fix) = &error.fix {
+        note(&format!("fix: {fix}"));
+    }
     if let Some(file) = &error.file {
         note_block(file);
     }
-    code
+    ExitCode::FAILURE
+}
+
+/// Prints an error about the input, such as an unreadable file. Returns exit code 2, as for a wrong
+/// flag.
+pub(crate) fn command_misused(error: &CommandError) -> ExitCode {
+    let _ = command_failed(error);
+    ExitCode::from(2)
 }
 
 /// Prints an error about the input, such as an unreadable file. Returns exit code 2, as for a wrong

@@ -151,7 +151,7 @@ pub(crate) fn run(args: &VerifyArgs) -> ExitCode {
                 None => ui::finish_with(&text::of(&report, &about), code),
             }
         }
-        Err(error) => ui::misuse(&error.problem, error.fix.as_deref()),
+        Err(error) => ui::command_misused(&error),
     }
 }
 

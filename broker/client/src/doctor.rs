@@ -355,7 +355,7 @@ async fn ask_as_admin(
 pub fn at_target(error: &HubError) -> String {
     match error {
         HubError::Unreachable(cause) => format!("the target could not be reached: {cause}"),
-        HubError::Unwell(message) => format!("the target could not answer: {message}"),
+        HubError::Overloaded(message) => format!("the target could not answer: {message}"),
         HubError::Busy => "the target was not called: too many calls are in progress".to_owned(),
         HubError::Unauthenticated(message) => {
             format!("the target does not accept the credentials: {message}")

@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_server_error_stops_reviews_and_no_mints() {
-        let unwell: Result<(), HubError> = Err(HubError::Unwell("HTTP 500".to_owned()));
+        let unwell: Result<(), HubError> = Err(HubError::Overloaded("HTTP 500".to_owned()));
         let (mints, reviews) = (Circuit::on_silence(), Circuit::on_any_failure());
         for _ in 0..3 {
             assert!(

@@ -566,7 +566,7 @@ fn error_of_status(status: StatusCode, body: &[u8], caller: HubCaller) -> HubErr
         404 => HubError::NotFound(message),
         409 => HubError::Conflict(message),
         422 if forbidden::policy_is_not_ready(&message) => HubError::PolicyNotReady(message),
-        429 | 500.. => HubError::Unwell(format!("HTTP {}: {message}", status.as_u16())),
+        429 | 500.. => HubError::Overloaded(format!("HTTP {}: {message}", status.as_u16())),
         _ => HubError::Refused(message),
     }
 }

@@ -30,7 +30,7 @@ pub enum HubError {
     Unreachable(String),
     /// 429 or 5xx: the hub is overloaded or failing.
     #[error("the hub could not answer: {0}")]
-    Unwell(String),
+    Overloaded(String),
     /// Too many of Keyferry's own calls are in progress; this says nothing about the hub.
     #[error("the hub was not called: too many calls are in progress")]
     Busy,
@@ -68,14 +68,14 @@ impl HubError {
         // An answer that was not read is like no answer.
         matches!(
             self,
-            Self::Unreachable(_) | Self::Unwell(_) | Self::TooLarge
+            Self::Unreachable(_) | Self::Overloaded(_) | Self::TooLarge
         )
     }
 
     /// The stable reason code when a TokenRequest failed like this.
     pub fn mint_reason(&self) -> Reason {
         match self {
-            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy | Self::TooLarge => {
+            Self::Unreachable(_) | Self::Overloaded(_) | Self::Busy | Self::TooLarge => {
                 Reason::HubUnreachable
             }
             Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::MintForbidden,
@@ -88,7 +88,7 @@ impl HubError {
     /// The stable reason code when a TokenReview or SubjectAccessReview failed like this.
     pub fn review_reason(&self) -> Reason {
         match self {
-            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy | Self::TooLarge => {
+            Self::Unreachable(_) | Self::Overloaded(_) | Self::Busy | Self::TooLarge => {
                 Reason::HubUnreachable
             }
             Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::ReviewForbidden,

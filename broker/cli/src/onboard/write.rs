@@ -237,7 +237,7 @@ fn fixed(error: ApplyError) -> CommandError {
              yourself"
         }
         ApplyError::Call {
-            error: HubError::Unreachable(_) | HubError::Unwell(_),
+            error: HubError::Unreachable(_) | HubError::Overloaded(_),
             ..
         } => "run this command again once the cluster answers",
         ApplyError::Call { .. } | ApplyError::Kind(_) => {

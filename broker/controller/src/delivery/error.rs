@@ -57,7 +57,7 @@ impl From<HubError> for DeliveryError {
                 ForbiddenCause::MissingRight => Reason::DeliveryForbidden,
             },
             HubError::Unreachable(_)
-            | HubError::Unwell(_)
+            | HubError::Overloaded(_)
             | HubError::Busy
             | HubError::TooLarge => Reason::HubUnreachable,
             _ => Reason::DeliveryFailed,

@@ -78,7 +78,7 @@ impl MaintainError {
             }
             Self::Hub(
                 HubError::Unreachable(_)
-                | HubError::Unwell(_)
+                | HubError::Overloaded(_)
                 | HubError::Busy
                 | HubError::TooLarge,
             ) => Reason::HubUnreachable,

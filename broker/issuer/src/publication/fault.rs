@@ -35,7 +35,7 @@ impl PublishError {
             Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
                 Reason::HubDiscoveryForbidden
             }
-            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_) | HubError::TooLarge)
+            Self::Hub(HubError::Unreachable(_) | HubError::Overloaded(_) | HubError::TooLarge)
             | Self::SharedCallLost => Reason::HubUnreachable,
             _ => Reason::HubDiscoveryInvalid,
         }

@@ -91,7 +91,7 @@ impl RbacPolicy {
             return Err(RbacError::TooLong);
         }
         let documents: Vec<Value> = serde_saphyr::from_multiple(text)
-            .map_err(|error| RbacError::Yaml(error.to_string()))?;
+            .map_err(|error| RbacError::Yaml(error.without_snippet().to_string()))?;
         documents
             .into_iter()
             .try_for_each(|document| self.add_object(document))
