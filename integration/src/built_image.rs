@@ -48,10 +48,10 @@ impl BuiltImage {
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let lines: Vec<&str> = said.lines().collect();
-            let last = lines
+            let last_lines = lines
                 .get(lines.len().saturating_sub(20)..)
                 .unwrap_or_default();
-            return Err(format!("examples/install/image: {}", last.join("\n")).into());
+            return Err(format!("examples/install/image: {}", last_lines.join("\n")).into());
         }
         Ok(Self {
             file: file.to_owned(),

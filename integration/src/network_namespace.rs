@@ -16,7 +16,7 @@ use tokio::process::Command;
 use crate::process::{Process, ProcessError, ProcessSpec};
 
 /// The number of /30 networks in 198.18.0.0/15, which RFC 2544 reserves for tests.
-const NETWORKS: u32 = 1 << 15;
+const NETWORK_COUNT: u32 = 1 << 15;
 const TRIES: u32 = 64;
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 const UP_WITHIN: Duration = Duration::from_secs(10);
@@ -300,7 +300,7 @@ async fn link(id: u32) -> Result<(String, Ipv4Addr, Ipv4Addr), NetworkNamespaceE
     let first = std::process::id().wrapping_mul(TRIES);
     let mut last = None;
     for attempt in 0..TRIES {
-        let network = first.wrapping_add(attempt) % NETWORKS;
+        let network = first.wrapping_add(attempt) % NETWORK_COUNT;
         let name = format!("keyferry{network:x}");
         let keeper = id.to_string();
         let pair = [

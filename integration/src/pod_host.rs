@@ -71,7 +71,7 @@ impl PodHost {
     ///
     /// # Errors
     /// Any error from the hub.
-    pub async fn pod(
+    pub async fn create_pod(
         &self,
         hub: &ControlPlane,
         namespace: &str,

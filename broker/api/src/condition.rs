@@ -80,7 +80,7 @@ impl Finding {
 
 impl Truth {
     /// The names of all statuses.
-    const STATUS_NAMES: [&'static str; 3] = ["True", "False", "Unknown"];
+    const CONDITION_STATUS_NAMES: [&'static str; 3] = ["True", "False", "Unknown"];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ pub struct Condition {
     #[schemars(length(max = 316))]
     pub kind: String,
     /// Whether it holds.
-    #[schemars(extend("enum" = Truth::STATUS_NAMES))]
+    #[schemars(extend("enum" = Truth::CONDITION_STATUS_NAMES))]
     pub status: String,
     /// The stable reason code.
     #[schemars(length(min = 1, max = 1024))]

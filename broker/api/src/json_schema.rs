@@ -169,16 +169,16 @@ fn plain_type(schema: &Value) -> &str {
 }
 
 fn bounds(schema: &Value) -> impl Iterator<Item = String> {
-    let at_most = |keyword: &str, noun: &str| {
+    let describe_maximum = |keyword: &str, noun: &str| {
         schema[keyword]
             .as_u64()
             .map(|most| format!("At most {most}{noun}."))
     };
     [
-        at_most("maxLength", " characters"),
-        at_most("maxItems", " entries"),
-        at_most("maxProperties", " entries"),
-        at_most("maximum", ""),
+        describe_maximum("maxLength", " characters"),
+        describe_maximum("maxItems", " entries"),
+        describe_maximum("maxProperties", " entries"),
+        describe_maximum("maximum", ""),
     ]
     .into_iter()
     .flatten()

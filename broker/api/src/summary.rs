@@ -59,7 +59,7 @@ const ADDRESS_REFUSED: &str = "Keyferry does not connect to the target's address
 
 /// The line of a TargetAccess, from its `Ready` condition and from how the target responded to a
 /// token. `silence` is why it did not respond.
-pub fn of_access(
+pub fn summarize_access(
     ready: &Finding,
     authenticates: Option<&Finding>,
     silence: Option<SilenceCause>,
@@ -91,7 +91,7 @@ pub fn of_access(
 }
 
 /// The line of a deleted TargetAccess that is draining.
-pub fn of_draining_access(until: Timestamp) -> String {
+pub fn summarize_draining_access(until: Timestamp) -> String {
     format!(
         "deleted; stays until {}; deletionPolicy: Immediate ends it",
         format_seconds(until)
@@ -110,7 +110,11 @@ pub struct TargetAnswers {
 }
 
 /// The line of a TargetCluster, from its `Ready` condition, its further conditions and its answers.
-pub fn of_target(ready: &Finding, further: &[(&str, &Finding)], answers: &TargetAnswers) -> String {
+pub fn summarize_target(
+    ready: &Finding,
+    further: &[(&str, &Finding)],
+    answers: &TargetAnswers,
+) -> String {
     if !ready.is_true() {
         return not_ready_line(ready.reason);
     }
@@ -185,7 +189,7 @@ fn answers_line(answers: &TargetAnswers) -> String {
 }
 
 /// The line of a deleted TargetCluster that `users` accesses still use.
-pub fn of_draining_target(users: usize) -> String {
+pub fn summarize_draining_target(users: usize) -> String {
     let users = if users == 1 {
         "1 access still uses it".to_owned()
     } else {
@@ -281,8 +285,8 @@ mod tests {
     use jiff::Timestamp;
 
     use super::{
-        MAX, SilenceCause, TargetAnswers, of_access, of_draining_access, of_draining_target,
-        of_target,
+        MAX, SilenceCause, TargetAnswers, summarize_access, summarize_draining_access,
+        summarize_draining_target, summarize_target,
     };
     use crate::condition::Finding;
     use crate::reason::Reason;
@@ -312,19 +316,19 @@ mod tests {
             let bad_news = Finding::problem(*reason, message.clone());
             let well = Finding::ok(message.clone());
             for line in [
-                of_access(&no, None, None),
-                of_access(&unknown, Some(&no), None),
-                of_access(&well, Some(&no), None),
-                of_access(&well, Some(&unknown), None),
-                of_access(&well, Some(&well), None),
-                of_target(&no, &[], &TargetAnswers::default()),
-                of_target(&well, &[("X", &bad_news)], &TargetAnswers::default()),
+                summarize_access(&no, None, None),
+                summarize_access(&unknown, Some(&no), None),
+                summarize_access(&well, Some(&no), None),
+                summarize_access(&well, Some(&unknown), None),
+                summarize_access(&well, Some(&well), None),
+                summarize_target(&no, &[], &TargetAnswers::default()),
+                summarize_target(&well, &[("X", &bad_news)], &TargetAnswers::default()),
             ] {
                 assert_short(&line, reason.as_str());
             }
         }
-        assert_short(&of_draining_access(Timestamp::MAX), "the latest end");
-        assert_short(&of_draining_target(1_000_000_000), "the most users");
+        assert_short(&summarize_draining_access(Timestamp::MAX), "the latest end");
+        assert_short(&summarize_draining_target(1_000_000_000), "the most users");
     }
 
     #[test]
@@ -352,7 +356,7 @@ mod tests {
             .iter()
             .filter(|reason| **reason != Reason::TargetUnrestricted);
         for reason in hindering.filter(concerns) {
-            let line = of_access(&Finding::failed(*reason, ""), None, None);
+            let line = summarize_access(&Finding::failed(*reason, ""), None, None);
             assert!(
                 !line.starts_with(reason.as_str()),
                 "{reason} needs a line of its own"
@@ -369,22 +373,25 @@ mod tests {
         );
         let silent = Finding::unknown(Reason::ProbeUnanswered, "connection refused");
         assert_eq!(
-            of_access(&well, Some(&refused), None),
+            summarize_access(&well, Some(&refused), None),
             "delivered, but the target refuses the token (401)"
         );
         assert_eq!(
-            of_access(&well, Some(&silent), None),
+            summarize_access(&well, Some(&silent), None),
             "delivered, but the target does not answer"
         );
         assert_eq!(
-            of_access(&well, Some(&well), None),
+            summarize_access(&well, Some(&well), None),
             "authorised and delivered"
         );
-        assert_eq!(of_access(&well, None, None), "authorised and delivered");
+        assert_eq!(
+            summarize_access(&well, None, None),
+            "authorised and delivered"
+        );
         let revoked = Finding::failed(Reason::TargetNotGranted, "");
         assert_eq!(
-            of_access(&revoked, Some(&refused), None),
-            of_access(&revoked, None, None),
+            summarize_access(&revoked, Some(&refused), None),
+            summarize_access(&revoked, None, None),
             "what stands in the way comes first"
         );
     }
@@ -394,7 +401,7 @@ mod tests {
         let well = Finding::ok("");
         let open = Finding::problem(Reason::TargetUnrestricted, "");
         let ignored = Finding::problem(Reason::ClientCertificateIgnored, "");
-        let line = of_target(
+        let line = summarize_target(
             &well,
             &[
                 ("ClientCertificateIgnored", &ignored),
@@ -404,7 +411,7 @@ mod tests {
         );
         assert!(line.contains("lets in"), "{line}");
         assert!(
-            of_target(
+            summarize_target(
                 &well,
                 &[("ClientCertificateIgnored", &ignored)],
                 &TargetAnswers::default()
@@ -416,7 +423,7 @@ mod tests {
     #[test]
     fn a_declared_target_is_not_called_usable() {
         let well = Finding::ok("");
-        let line = |answers: TargetAnswers| of_target(&well, &[], &answers);
+        let line = |answers: TargetAnswers| summarize_target(&well, &[], &answers);
         let counts = |total, accepted, refused, unanswered| TargetAnswers {
             accesses: Some(ProbeCounts {
                 total,
@@ -451,14 +458,14 @@ mod tests {
         let well = Finding::ok("");
         let silent = Finding::unknown(Reason::ProbeUnanswered, "");
         let refused = Finding::unknown(Reason::TargetAddressRefused, "");
-        let mut lines = vec![of_access(&well, Some(&refused), None)];
+        let mut lines = vec![summarize_access(&well, Some(&refused), None)];
         for cause in SilenceCause::ALL {
             let answers = TargetAnswers {
                 silence: Some(cause),
                 ..TargetAnswers::default()
             };
-            assert_short(&of_target(&well, &[], &answers), "a silent target");
-            lines.push(of_access(&well, Some(&silent), Some(cause)));
+            assert_short(&summarize_target(&well, &[], &answers), "a silent target");
+            lines.push(summarize_access(&well, Some(&silent), Some(cause)));
         }
         lines
             .iter()

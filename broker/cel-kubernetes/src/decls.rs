@@ -45,7 +45,7 @@ impl Functions {
             let mut fields = row.split('#');
             let mut field = || fields.next().unwrap_or_default();
             let (name, id, args, result, releases) = (field(), field(), field(), field(), field());
-            if !has_release(releases, minor) {
+            if !includes_minor(releases, minor) {
                 continue;
             }
             let plain = name.strip_prefix('.').unwrap_or(name);
@@ -89,7 +89,7 @@ fn mentions_type(t: &Type, letter: char) -> bool {
         || t.parts().into_iter().any(|p| mentions_type(p, letter))
 }
 
-fn has_release(releases: &str, minor: Minor) -> bool {
+fn includes_minor(releases: &str, minor: Minor) -> bool {
     let (from, to) = releases.split_once('-').unwrap_or((releases, ""));
     let bound = |text: &str, default: u8| text.parse().unwrap_or(default);
     (bound(from, 0)..=bound(to, u8::MAX)).contains(&minor.number())

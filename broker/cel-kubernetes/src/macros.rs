@@ -304,7 +304,7 @@ impl Maker<'_> {
         let (accu, added) = (self.make_accumulator()?, self.make_single_list(value)?);
         let again = accu.clone();
         let step = self.make_call("_+_", vec![accu, added])?;
-        let step = self.make_conditional(test, step, &again)?;
+        let step = self.make_conditional_step(test, step, &again)?;
         let init = self.p.make_node(self.at, Kind::List(Vec::new()))?;
         let result = self.accu_again(&again)?;
         let parts = [init, self.make_literal(Val::Bool(true))?, step, result];
@@ -337,7 +337,7 @@ impl Maker<'_> {
         }
         args.push(value);
         let step = self.make_call("cel.@mapInsert", args)?;
-        let step = self.make_conditional(test, step, &again)?;
+        let step = self.make_conditional_step(test, step, &again)?;
         let init = self.p.make_node(self.at, Kind::Map(Vec::new()))?;
         let parts = [
             init,
@@ -349,7 +349,12 @@ impl Maker<'_> {
     }
 
     /// A step that runs only if the test holds, and else keeps the accumulator.
-    fn make_conditional(&mut self, test: Option<Expr>, step: Expr, accu: &Expr) -> Parsing<Expr> {
+    fn make_conditional_step(
+        &mut self,
+        test: Option<Expr>,
+        step: Expr,
+        accu: &Expr,
+    ) -> Parsing<Expr> {
         let Some(test) = test else { return Ok(step) };
         let accu = self.accu_again(accu)?;
         self.make_call("_?_:_", vec![test, step, accu])

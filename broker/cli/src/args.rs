@@ -1,5 +1,6 @@
-//! Flags that several commands have: where the hub is, [`HubArgs`]; the access, the server and the caller, [`access`]; what
-//! `doctor`, `whoami` and `can-i` start from, [`start_args`]; the user to impersonate,
+//! Flags that several commands have: where the hub is, [`HubArgs`]; the access, the server and the
+//! caller, [`access`]; what `doctor`, `whoami` and `can-i` start from, [`start_args`], and how they
+//! reach the target, [`target_args`]; to which networks, [`address_args`]; the user to impersonate,
 //! [`impersonation_args`]; `-f`, [`objects_argument`]; `--kubernetes`, [`minor`]; the output format,
 //! [`output_format`].
 //!
@@ -16,10 +17,13 @@ pub(crate) mod objects_argument;
 mod only_access;
 pub(crate) mod output_format;
 pub(crate) mod start_args;
+pub(crate) mod target_args;
 
 use std::ffi::OsStr;
 
 pub(crate) use self::hub_args::{HubArgs, KeyferryArgs};
+
+// Headings of help only: several structs put flags under each.
 
 /// Heading of the flags that say where the hub is.
 pub(crate) const HUB: &str = "Hub";

@@ -1,4 +1,5 @@
 //! `keyferry demo`: issues a token between an embedded hub and an embedded target, on loopback.
+//! [`stage`] starts and wires them, [`steps`] shows what happens.
 
 mod auth_file;
 mod impersonation;

@@ -8,7 +8,7 @@ use crate::ui;
 /// The exit code if it is unknown whether, or where, the path is broken.
 pub(crate) const UNDETERMINED: u8 = 3;
 
-/// The exit code of a verdict.
+/// The exit code of a verdict. The code 2, for wrong input, is that of `ui::command_misused`.
 pub(crate) fn exit_code(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Well => 0,

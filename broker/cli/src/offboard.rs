@@ -311,7 +311,7 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<ExitCode, 
         ui::note("nothing was removed; add --remove");
         return Ok(ExitCode::SUCCESS);
     }
-    ui::note(&tenant_step(&client, &existing, &name, &namespace).await?);
+    ui::note(&describe_tenant_next_step(&client, &existing, &name, &namespace).await?);
     by_label.map_or(Ok(ExitCode::SUCCESS), |problem| {
         Err(CommandError::with_fix(
             format!("the tenant's accesses are deleted, but {problem}"),
@@ -322,7 +322,7 @@ async fn tenant(args: &TenantArgs, progress: &mut Progress) -> Result<ExitCode, 
 
 /// What is next once a tenant's accesses are deleted. Keyferry's right to mint in the namespace is
 /// named for removal only if no access to another target needs it.
-async fn tenant_step(
+async fn describe_tenant_next_step(
     client: &HubClient,
     existing: &ExistingTarget,
     name: &ObjectName,

@@ -45,7 +45,10 @@ pub(super) fn run(args: &ProxyRoleArgs) -> ExitCode {
 
 fn manifest(args: &ProxyRoleArgs) -> Result<String, CommandError> {
     let wrong = |what: &str, problem: String| {
-        CommandError::with_fix(format!("{what}: {problem}"), "keyferry proxy-role --help shows the form of each")
+        CommandError::with_fix(
+            format!("{what}: {problem}"),
+            "keyferry proxy-role --help shows the form of each",
+        )
     };
     let pod = ObjectName::new(args.pod.as_str()).map_err(|e| wrong("POD", e.to_string()))?;
     let namespace =

@@ -31,7 +31,7 @@ use keyferry_kube_authn::{Code, Minor};
 use serde_json::Value;
 
 use self::binding::namespace;
-pub(crate) use self::binding::{Binding, powers_of, powers_of_shipped};
+pub(crate) use self::binding::{Binding, powers_of, powers_of_shipped_role};
 pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::distribution::{Occasion, OutputFile, RBAC_FILE};
 pub(crate) use self::inputs::CertificatesError;
@@ -458,7 +458,7 @@ fn prepare(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Prepared, Comma
     let (mut rbac, mut name) = (Vec::new(), String::new());
     let binding = args.shape.binding()?;
     if let Some(binding) = &binding {
-        notes.extend(binding.warning(&powers_of_shipped(&binding.role)));
+        notes.extend(binding.warning(&powers_of_shipped_role(&binding.role)));
     }
     if args.target.is_some() {
         let given = inputs::read(args, known)?;

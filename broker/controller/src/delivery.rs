@@ -228,12 +228,12 @@ impl Deliveries {
         }
         self.certificates.keep_listed(run.access);
         let decisions = self.decide_deliveries(run);
-        let kept = if decisions.iter().any(DeliveryDecision::writes_object) {
+        let finalizer_outcome = if decisions.iter().any(DeliveryDecision::writes_object) {
             self.add_drain_finalizer(run).await?
         } else {
             FinalizerOutcome::Unchanged
         };
-        let stored = match &kept {
+        let stored = match &finalizer_outcome {
             FinalizerOutcome::Unchanged => run.stored,
             FinalizerOutcome::Added(stored) => stored,
             FinalizerOutcome::Gone => return Ok(Next::Retry),

@@ -25,9 +25,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// changes.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 /// How many accesses are reconciled at once.
-const MAX_CONCURRENT: usize = 16;
+const MAX_CONCURRENT_RECONCILIATIONS: usize = 16;
 /// The concurrency limit per namespace, so that one tenant's dead targets do not delay the others.
-const MAX_CONCURRENT_PER_NAMESPACE: usize = 4;
+const MAX_CONCURRENT_RECONCILIATIONS_PER_NAMESPACE: usize = 4;
 /// The shortest pause between two reconciliations of an access, however often its author changes
 /// it.
 const MIN_RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
@@ -117,7 +117,7 @@ enum ChangeCheck {
 
 /// Makes every access due whose inputs have changed.
 fn mark_changed_due(context: &Context, queue: &mut HashMap<AccessName, QueueEntry>, now: Duration) {
-    let current_inputs = access_inputs(context);
+    let current_inputs = hash_access_inputs(context);
     for (name, inputs) in &current_inputs {
         let (known, entry) = (
             queue.contains_key(name),
@@ -162,7 +162,7 @@ struct AccessInputs {
     has_finalizer: bool,
 }
 
-fn access_inputs(context: &Context) -> HashMap<AccessName, AccessInputs> {
+fn hash_access_inputs(context: &Context) -> HashMap<AccessName, AccessInputs> {
     let policy = context.policy.current();
     let protected = context.author_policy.require_active().is_ok();
     let draining = context.store.all_draining();
@@ -256,7 +256,7 @@ fn select_due(queue: &HashMap<AccessName, QueueEntry>, now: Duration) -> Vec<Acc
     for (name, _) in queue.iter().filter(|(_, entry)| entry.running) {
         *pending.entry(&name.namespace).or_default() += 1;
     }
-    let room = MAX_CONCURRENT.saturating_sub(pending.values().sum());
+    let room = MAX_CONCURRENT_RECONCILIATIONS.saturating_sub(pending.values().sum());
     if room == 0 {
         return Vec::new();
     }
@@ -269,7 +269,7 @@ fn select_due(queue: &HashMap<AccessName, QueueEntry>, now: Duration) -> Vec<Acc
     let mut has_room = |namespace| {
         let of_namespace = pending.entry(namespace).or_default();
         *of_namespace += 1;
-        *of_namespace <= MAX_CONCURRENT_PER_NAMESPACE
+        *of_namespace <= MAX_CONCURRENT_RECONCILIATIONS_PER_NAMESPACE
     };
     waiting
         .into_iter()

@@ -162,7 +162,7 @@ async fn update_status(
     let mut findings = vec![("Ready", &assembled.ready)];
     findings.extend(further.iter().map(|(kind, finding)| (*kind, finding)));
     let outcome = TargetOutcome {
-        summary: summary::of_target(&assembled.ready, &findings, &results.status_summary()),
+        summary: summary::summarize_target(&assembled.ready, &findings, &results.status_summary()),
         findings,
         counts: results.accesses.map(|accesses| accesses.counts),
         asked_at: results.asked_at(),

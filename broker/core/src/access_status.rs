@@ -142,7 +142,7 @@ impl AccessReport {
         let deliveries = self.deliveries.iter().map(DeliveryReport::status);
         TargetAccessStatus {
             observed_generation: Some(generation),
-            summary: Some(summary::of_access(
+            summary: Some(summary::summarize_access(
                 &ready,
                 self.authenticates.as_ref(),
                 self.silence,
@@ -360,7 +360,7 @@ fn readable_members(report: &Value) -> DeliveryStatus {
 /// Renames the report of an object that is no longer wanted but still exists, to a name that no
 /// delivery has. The list is a map by name: with a duplicate name the hub would refuse the whole
 /// status.
-pub fn left_over(place: &ObjectPlace, report: DeliveryStatus) -> DeliveryStatus {
+pub fn rename_left_over_report(place: &ObjectPlace, report: DeliveryStatus) -> DeliveryStatus {
     DeliveryStatus {
         name: format!("{}/{}", place.kind.as_str(), place.name),
         ..report
@@ -373,7 +373,7 @@ mod tests {
     use keyferry_api::name::AccessName;
     use serde_json::json;
 
-    use super::{delivered_objects, left_over, may_have_objects, merge_patch};
+    use super::{delivered_objects, may_have_objects, merge_patch, rename_left_over_report};
 
     #[test]
     fn a_patch_says_what_changes_and_what_goes() {
@@ -426,7 +426,7 @@ mod tests {
             .collect();
         assert_eq!(found, ["Secret tenant-a/apps-kubeconfig"]);
         let (place, report) = delivered_objects(&status, &access).remove(0);
-        let kept = json!({ "deliveries": [left_over(&place, report)] });
+        let kept = json!({ "deliveries": [rename_left_over_report(&place, report)] });
         assert_eq!(
             kept["deliveries"][0]["name"], "Secret/apps-kubeconfig",
             "no delivery is called so, and the list is a map by name"

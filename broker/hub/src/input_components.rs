@@ -48,7 +48,7 @@ impl InputComponents {
 
     /// Stores the inputs of one ConfigMap.
     pub(crate) fn set_inputs(&self, config_map: &InputConfigMap) {
-        if let Some((target, read)) = config_map.read_inputs() {
+        if let Some((target, read)) = config_map.read_target_inputs() {
             report_fault(&target, &read);
             self.by_target.write().insert(target, read);
         }
@@ -111,7 +111,7 @@ impl InputConfigMap {
     }
 
     /// The target and its inputs; `None` if it is another ConfigMap.
-    pub(crate) fn read_inputs(&self) -> Option<(ObjectName, Read)> {
+    pub(crate) fn read_target_inputs(&self) -> Option<(ObjectName, Read)> {
         let target = self.target()?;
         let none = BTreeMap::new();
         let data = self.data.as_ref().unwrap_or(&none);
@@ -213,7 +213,7 @@ mod tests {
             "metadata": { "name": "keyferry-inputs-prod" }, "binaryData": { "a": "AAAA" },
         });
         let config_map: InputConfigMap = serde_json::from_value(object).unwrap();
-        let (_, read) = config_map.read_inputs().unwrap();
+        let (_, read) = config_map.read_target_inputs().unwrap();
         assert_eq!(read.unwrap_err().reason(), Reason::InputsInvalid);
     }
 }

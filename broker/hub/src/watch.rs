@@ -200,7 +200,7 @@ pub async fn input_config_maps(
         Change::Listing => listing.clear(),
         // Read one by one, so that a list keeps only the collections in memory.
         Change::Listed(config_map) => {
-            if let Some((target, read)) = InputConfigMap::read_inputs(&config_map) {
+            if let Some((target, read)) = InputConfigMap::read_target_inputs(&config_map) {
                 input_components::report_fault(&target, &read);
                 listing.insert(target, read);
             }

@@ -175,7 +175,7 @@ impl Mint {
         now: Moment,
     ) -> Result<(MintKey, Option<Arc<BoundToken>>), Reason> {
         let pair = grant.pair();
-        let published = self.parts.publisher.borrow();
+        let published = self.parts.publisher.borrow_current();
         let (key, gate) = match pair.issuer() {
             TokenIssuer::Hub => {
                 let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
@@ -297,7 +297,7 @@ impl Mint {
     async fn mint_or_reuse(self, key: MintKey, grant: Grant) -> Result<SharedMint, Reason> {
         let min_ttl = lifetime::greatest_min_ttl(grant.pair().lifetime());
         let cached = {
-            let published = self.parts.publisher.borrow();
+            let published = self.parts.publisher.borrow_current();
             let gate = match grant.pair().issuer() {
                 TokenIssuer::Hub => Gate::Hub(published.as_ref().ok_or(Reason::HubUnreachable)?),
                 TokenIssuer::Keyferry => Gate::Managed,

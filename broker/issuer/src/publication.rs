@@ -97,8 +97,8 @@ impl Publisher {
     }
 
     /// Borrows what is published now; drop the guard soon.
-    pub fn borrow(&self) -> Guard<Option<Arc<Published>>> {
-        self.published.borrow()
+    pub fn borrow_current(&self) -> Guard<Option<Arc<Published>>> {
+        self.published.borrow_current()
     }
 
     /// Sets whether this replica may withdraw keys.

@@ -8,8 +8,10 @@ use crate::source::Source;
 
 /// The limit of a /64, as a multiple of the limit of one of its addresses.
 const NETWORK_FACTOR: u32 = 8;
-/// A quarter of a pool is reserved for small sources, and one /64 gets at most a quarter of that.
-const RESERVED_DIVISOR: u32 = 4;
+/// A quarter of a pool is reserved for small sources.
+const RESERVED_POOL_DIVISOR: u32 = 4;
+/// One /64 gets at most a quarter of what is reserved.
+const NETWORK_SHARE_DIVISOR: u32 = 4;
 
 /// Limits of one source.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +163,7 @@ impl PoolUsage {
 impl Pool {
     /// A pool for these sources. Nothing is reserved where sources are not counted.
     pub(crate) fn of(size: u32, sources: &Sources) -> Self {
-        let kept = sources.limits.map_or(0, |_| size / RESERVED_DIVISOR);
+        let kept = sources.limits.map_or(0, |_| size / RESERVED_POOL_DIVISOR);
         Self {
             shared: PoolPart::of(size - kept),
             kept: PoolPart::of(kept),
@@ -187,7 +189,7 @@ impl Pool {
         let of_network = sources.usage_of(&network).kept.saturating_add(amount);
         if !self.kept.has_room(amount)
             || sources.usage_of(&source).all > limits.few
-            || of_network > self.kept.size.div_ceil(RESERVED_DIVISOR)
+            || of_network > self.kept.size.div_ceil(NETWORK_SHARE_DIVISOR)
         {
             return None;
         }

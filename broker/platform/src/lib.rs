@@ -1,7 +1,7 @@
 //! What the crates above need from the machine, and what none of them may have twice: time
 //! ([`clock`]), randomness ([`random`]), the metrics ([`metrics`]), files and signals, one cache
-//! ([`stale_cache`]), one HTTPS client ([`https_client`]), and the guard of every address that others
-//! chose ([`address_guard`]).
+//! ([`stale_cache`]), one HTTPS client ([`https_client`]), the connection to a target
+//! ([`target_connection`]), and the guard of every address that others chose ([`address_guard`]).
 //!
 //! Nothing here knows the hub's API: the manifest has no Kubernetes client.
 

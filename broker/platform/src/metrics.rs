@@ -1,4 +1,5 @@
-//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes.
+//! The metrics, each named in one table: those of the server here, the others in the files below.
+//! Labels come only from fixed sets: reasons, results, routes.
 //! Key IDs, the hash of the published keys and the names of accesses are limited in number and in
 //! characters.
 

@@ -148,7 +148,7 @@ impl Authenticator {
         token: &PresentedToken<'_>,
         source: Source,
     ) -> Result<Authentication, Reason> {
-        let published = self.publisher.borrow();
+        let published = self.publisher.borrow_current();
         let issuer = &published.as_ref().ok_or(Reason::HubUnreachable)?.issuer;
         let key = self.token_key(token, issuer);
         if let Some(known) = self.external.as_ref().and_then(|it| it.cached_caller(&key)) {

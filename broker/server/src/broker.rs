@@ -561,7 +561,7 @@ impl Broker {
 
     /// Returns the target's CA certificates, if tokens can be issued for it.
     fn ready_ca(&self, target: &TargetCluster) -> Result<Option<Arc<str>>, Refusal> {
-        let published = self.parts.published.borrow();
+        let published = self.parts.published.borrow_current();
         let issuer = published.as_ref().map(|published| &published.issuer);
         let ready = self.parts.targets.ready_ca(target, issuer);
         ready.map_err(|error| {

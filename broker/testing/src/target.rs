@@ -346,7 +346,7 @@ impl ServerPolicy for TargetPolicy {
         })
     }
 
-    fn impersonated(
+    fn resolve_impersonated_user(
         &self,
         bearer: UserInfo,
         request: &RequestAttributes,

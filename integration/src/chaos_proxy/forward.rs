@@ -100,14 +100,14 @@ impl PassedOn {
             .state
             .client
             .request(self.method.clone(), url)
-            .headers(end_to_end(self.headers.clone()))
+            .headers(remove_request_headers(self.headers.clone()))
             .body(self.body.clone())
             .send()
             .await;
         match answer {
             Ok(answer) => {
                 let (mut parts, body) = http::Response::from(answer).into_parts();
-                parts.headers = end_to_end_answer(parts.headers);
+                parts.headers = remove_hop_by_hop_headers(parts.headers);
                 parts.version = http::Version::default();
                 Response::from_parts(parts, Body::new(body))
             }
@@ -165,13 +165,13 @@ fn replace_body(response: Response, body: Vec<u8>, content_type: HeaderValue) ->
 }
 
 /// Removes the hop-by-hop headers (RFC 9110, 7.6.1) and those that the client sets itself.
-fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
+fn remove_request_headers(mut headers: HeaderMap) -> HeaderMap {
     headers.remove(header::HOST);
     headers.remove(header::CONTENT_LENGTH);
-    end_to_end_answer(headers)
+    remove_hop_by_hop_headers(headers)
 }
 
-fn end_to_end_answer(mut headers: HeaderMap) -> HeaderMap {
+fn remove_hop_by_hop_headers(mut headers: HeaderMap) -> HeaderMap {
     for name in [
         header::CONNECTION,
         header::TE,

@@ -70,8 +70,8 @@ impl Machine {
         // Every address of these networks is the node's own: Services, servers outside, and the one
         // where clouds have their metadata services.
         for network_of_node in ["10.96.0.0/24", "172.31.0.0/24", "169.254.169.254/32"] {
-            let route = ["route", "add", "local", network_of_node, "dev", "lo"];
-            network.ip(&route).await?;
+            let route_args = ["route", "add", "local", network_of_node, "dev", "lo"];
+            network.ip(&route_args).await?;
         }
         let machine = Self {
             folder: folder.to_owned(),

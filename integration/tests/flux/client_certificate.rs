@@ -41,7 +41,7 @@ pub(crate) async fn reads_charts_through_the_hub(stage: Arc<Stage>) -> TestResul
     hub.create_namespace_with_service_account(CHARTS, "default")
         .await?;
     for pod in ["charts-0", "charts-1"] {
-        host.pod(hub, CHARTS, pod).await?;
+        host.create_pod(hub, CHARTS, pod).await?;
     }
     put_target(&stage, json!({})).await?;
     for access in [ACCESS, "of-another", "expired"] {

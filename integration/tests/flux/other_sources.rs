@@ -21,7 +21,7 @@ pub(crate) async fn cannot_name_the_proxys_path(stage: Arc<Stage>) -> TestResult
     hub.create_namespace_with_service_account(NAMESPACE, "default")
         .await?;
     let host = PodHost::start(stage.folder(), "/v2/", "{}").await?;
-    host.pod(hub, NAMESPACE, "registry-0").await?;
+    host.create_pod(hub, NAMESPACE, "registry-0").await?;
     // An admin's certificate: what fails is not for lack of rights.
     let pair = hub.ca().client("sources-admin", "system:masters")?;
     let secret = json!({

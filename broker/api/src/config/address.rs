@@ -21,7 +21,7 @@ pub fn server(text: &str) -> Result<String, &'static str> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("holds a query or a fragment");
     }
-    let (authority, path) = plain(text, "https", &url)?;
+    let (authority, path) = split_unaltered_url(text, "https", &url)?;
     // The parser has removed dot segments and encoded invalid characters. If its path differs,
     // clients may also differ.
     let segments = path.trim_start_matches('/').trim_end_matches('/');
@@ -55,7 +55,7 @@ pub fn proxy(text: &str) -> Result<String, &'static str> {
     } else {
         Ok(url.clone())
     };
-    let (authority, path) = plain(text, scheme, &known.map_err(|_| "is not a URL")?)?;
+    let (authority, path) = split_unaltered_url(text, scheme, &known.map_err(|_| "is not a URL")?)?;
     if matches!(path, "" | "/") {
         Ok(format!("{scheme}://{authority}"))
     } else {
@@ -82,7 +82,11 @@ pub fn server_name(text: String) -> Result<String, &'static str> {
 
 /// Returns authority and path as written, if the parser did not change them: no backslash, no host
 /// in another spelling, no port 0.
-fn plain<'t>(text: &'t str, scheme: &str, url: &Url) -> Result<(&'t str, &'t str), &'static str> {
+fn split_unaltered_url<'t>(
+    text: &'t str,
+    scheme: &str,
+    url: &Url,
+) -> Result<(&'t str, &'t str), &'static str> {
     let rest = text
         .strip_prefix(scheme)
         .and_then(|rest| rest.strip_prefix("://"))

@@ -155,7 +155,7 @@ fn read_caller_certificate(
         uri_san: spec.uri_san.clone(),
         allow_hub_client_ca: spec.allow_hub_client_ca,
     };
-    let rule = certificate.read(path, check);
+    let rule = certificate.read_rule(path, check);
     let account = &spec.service_account;
     let namespace = check.take(
         &format!("{path}.serviceAccount.namespace"),
@@ -186,7 +186,11 @@ fn read_caller_certificate(
 
 impl ClientCertificateSpec {
     /// Reads the rule at `path`, and notes its mistakes.
-    pub(super) fn read(self, path: &str, check: &mut Check<'_>) -> Option<ClientCertificateRule> {
+    pub(super) fn read_rule(
+        self,
+        path: &str,
+        check: &mut Check<'_>,
+    ) -> Option<ClientCertificateRule> {
         let authority_secret = check.take(
             &format!("{path}.caSecretRef.name"),
             ObjectName::new(self.ca_secret_ref.name),

@@ -165,7 +165,7 @@ impl NamespaceSelector {
             );
         }
         let complete = written > 0 && terms.len() == written;
-        if complete && !terms.iter().any(Term::narrows) {
+        if complete && !terms.iter().any(Term::excludes_unlabelled) {
             check.wrong(
                 path,
                 "would select every new namespace",
@@ -179,7 +179,7 @@ impl NamespaceSelector {
 impl Term {
     /// Whether the term excludes namespaces without labels. A negative term does not, nor does the
     /// label that all namespaces have.
-    fn narrows(&self) -> bool {
+    fn excludes_unlabelled(&self) -> bool {
         match self {
             Self::In(..) => true,
             Self::Exists(key) => key != NAME_LABEL,

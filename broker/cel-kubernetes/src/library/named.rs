@@ -89,9 +89,9 @@ fn faults(format: &str, text: &str, minor: Minor) -> Result<Vec<String>, String>
         "dns1035LabelPrefix" => label_1035(&masked(text)),
         "qualifiedName" => qualified_name(text, minor),
         "labelValue" => {
-            let mut found = too_long(text, 63, unit(minor));
-            found.extend(unless(text.is_empty() || is_name(text), LABEL_VALUE));
-            found
+            let mut errors = too_long(text, 63, unit(minor));
+            errors.extend(unless(text.is_empty() || is_name(text), LABEL_VALUE));
+            errors
         }
         "uri" => url::url_fault(text)?.into_iter().collect(),
         "uuid" => unless(is_uuid(text), "does not match the UUID format"),
@@ -147,28 +147,28 @@ fn is_name(text: &str) -> bool {
 }
 
 fn label(text: &str) -> Vec<String> {
-    let mut found = too_long(text, 63, "characters");
+    let mut errors = too_long(text, 63, "characters");
     if !is_label(text) {
         let dots = text.split('.').all(is_label);
-        found.push(if dots { "must not contain dots" } else { LABEL }.to_owned());
+        errors.push(if dots { "must not contain dots" } else { LABEL }.to_owned());
     }
-    found
+    errors
 }
 
 fn subdomain(text: &str, unit: &str) -> Vec<String> {
-    let mut found = too_long(text, 253, unit);
+    let mut errors = too_long(text, 253, unit);
     if !text.split('.').all(is_label) {
-        found.push(SUBDOMAIN.to_owned());
+        errors.push(SUBDOMAIN.to_owned());
     }
-    found
+    errors
 }
 
 fn label_1035(text: &str) -> Vec<String> {
-    let mut found = too_long(text, 63, "characters");
+    let mut errors = too_long(text, 63, "characters");
     if !is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
-        found.push(LABEL_1035.to_owned());
+        errors.push(LABEL_1035.to_owned());
     }
-    found
+    errors
 }
 
 fn qualified_name(text: &str, minor: Minor) -> Vec<String> {

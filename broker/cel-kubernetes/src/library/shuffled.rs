@@ -142,8 +142,8 @@ fn on_list(function: &str, list: &List, args: &[Val]) -> Option<Val> {
             }))
         }
         ("distinct", _) if order_independent => Some(distinct_elements(list)),
-        ("isSorted", _) if order_independent && are_ordered(items) => Some(number),
-        ("min" | "max", _) if order_independent && are_ordered(items) => {
+        ("isSorted", _) if order_independent && have_total_order(items) => Some(number),
+        ("min" | "max", _) if order_independent && have_total_order(items) => {
             let wanted = if function == "max" {
                 Ordering::Less
             } else {
@@ -179,7 +179,7 @@ fn one_kind(items: &[Val]) -> bool {
 }
 
 /// Whether every two of the elements have an order.
-fn are_ordered(items: &[Val]) -> bool {
+fn have_total_order(items: &[Val]) -> bool {
     let nan = |item: &Val| matches!(item, Val::Double(d) if d.is_nan());
     one_kind(items) && items.iter().all(|item| comparable(item) && !nan(item))
 }
@@ -188,7 +188,7 @@ fn are_ordered(items: &[Val]) -> bool {
 /// foreseen.
 fn sort_by_keys(keys: &[Val]) -> Option<Val> {
     let fails = !one_kind(keys) || !keys.iter().all(comparable);
-    (!fails && !are_ordered(keys)).then(Val::random)
+    (!fails && !have_total_order(keys)).then(Val::random)
 }
 
 /// Returns the distinct elements. Of those that are equal, the first stays, so they must be alike.

@@ -49,13 +49,13 @@ impl FileObjects {
 
     /// Lists the accesses that end with a target, and its lines in the file.
     pub(super) fn target(&self, name: &ObjectName) -> Result<(), CommandError> {
-        let target = self.target_object(name)?;
+        let target = self.find_target_object(name)?;
         let is_relying_party = TargetView::of(target.value()).spec.is_relying_party();
-        let uses = self.uses(name, None);
+        let uses = self.find_uses(name, None);
         self.print_uses(&uses, name)?;
         let lines: Vec<String> = uses
             .iter()
-            .filter_map(|access| self.access_object(access))
+            .filter_map(|access| self.find_access_object(access))
             .chain([target])
             .map(described)
             .collect();
@@ -82,8 +82,8 @@ impl FileObjects {
         name: &ObjectName,
         namespace: &Namespace,
     ) -> Result<(), CommandError> {
-        let target = self.target_object(name)?;
-        let uses = self.uses(name, Some(namespace));
+        let target = self.find_target_object(name)?;
+        let uses = self.find_uses(name, Some(namespace));
         self.print_uses(&uses, name)?;
         let mut without = target.value().clone();
         let mut narrowed = false;
@@ -103,7 +103,7 @@ impl FileObjects {
         }
         let lines: Vec<String> = uses
             .iter()
-            .filter_map(|access| self.access_object(access))
+            .filter_map(|access| self.find_access_object(access))
             .map(described)
             .collect();
         self.print_lines(&lines)?;
@@ -119,7 +119,7 @@ impl FileObjects {
         &self.configuration.policy
     }
 
-    fn target_object(&self, name: &ObjectName) -> Result<&WrittenObject, CommandError> {
+    fn find_target_object(&self, name: &ObjectName) -> Result<&WrittenObject, CommandError> {
         let is_it = |object: &&WrittenObject| {
             object.kind() == "TargetCluster" && object.name() == name.as_str()
         };
@@ -131,7 +131,7 @@ impl FileObjects {
         })
     }
 
-    fn access_object(&self, access: &TargetAccess) -> Option<&WrittenObject> {
+    fn find_access_object(&self, access: &TargetAccess) -> Option<&WrittenObject> {
         self.written.iter().find(|object| {
             object.kind() == "TargetAccess"
                 && object.name() == access.name.name.as_str()
@@ -139,7 +139,7 @@ impl FileObjects {
         })
     }
 
-    fn uses(&self, name: &ObjectName, namespace: Option<&Namespace>) -> Vec<&TargetAccess> {
+    fn find_uses(&self, name: &ObjectName, namespace: Option<&Namespace>) -> Vec<&TargetAccess> {
         let accesses = self.policy().accesses.values();
         accesses
             .filter(|access| access.target == *name)

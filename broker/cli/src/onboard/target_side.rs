@@ -18,7 +18,7 @@ use crate::onboarding::change_plan::Removals;
 use crate::onboarding::loaded_file::{self, FileAdvice};
 use crate::onboarding::target_facts::TargetFacts;
 use crate::onboarding::target_role;
-use crate::trust::{Occasion, TargetPart, powers_of_shipped};
+use crate::trust::{Occasion, TargetPart, powers_of_shipped_role};
 use crate::{local_file, ui};
 
 /// A target whose part is shown and applied.
@@ -114,7 +114,7 @@ impl TargetSide<'_> {
             return Ok(());
         };
         // The notes of the target's part warn of these.
-        if !powers_of_shipped(&binding.role).is_empty() {
+        if !powers_of_shipped_role(&binding.role).is_empty() {
             return Ok(());
         }
         match target_role::powers(target, &binding.role).await {

@@ -88,7 +88,7 @@ impl Binding {
 }
 
 /// Returns the powers of a role that Kubernetes ships; empty for any other role.
-pub(crate) fn powers_of_shipped(role: &str) -> Vec<String> {
+pub(crate) fn powers_of_shipped_role(role: &str) -> Vec<String> {
     let edit = ["impersonate ServiceAccounts", "read Secrets"];
     let powers: &[&str] = match role {
         "edit" => &edit,
@@ -182,9 +182,9 @@ mod tests {
         assert_eq!(narrow.scope, BindingScope::Namespaces(apps()));
         assert_eq!(Binding::of(None, &[], false).unwrap(), None);
         let warnings = [wide, narrow.clone()]
-            .map(|binding| binding.warning(&powers_of_shipped("edit")).unwrap());
+            .map(|binding| binding.warning(&powers_of_shipped_role("edit")).unwrap());
         assert_snapshot!("warnings-about-a-role", warnings.join("\n\n"));
-        assert_eq!(narrow.warning(&powers_of_shipped("view")), None);
+        assert_eq!(narrow.warning(&powers_of_shipped_role("view")), None);
     }
 
     #[test]

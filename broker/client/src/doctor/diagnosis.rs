@@ -132,24 +132,27 @@ pub fn examine(evidence: &Evidence) -> Diagnosis {
         token::start(evidence),
         token::token(evidence, &parsed_token),
         token::issuer(evidence, &parsed_token),
-        documents::discovery(evidence, &parsed_token),
-        documents::keys(evidence),
-        documents::key_id(evidence, &parsed_token),
+        documents::diagnose_discovery(evidence, &parsed_token),
+        documents::diagnose_keys(evidence),
+        documents::diagnose_key_id(evidence, &parsed_token),
         token::claims(evidence, &parsed_token),
     ];
-    let (configuration, target_keys) = target::trust(evidence, &parsed_token);
+    let (configuration, target_keys) = target::diagnose_trust(evidence, &parsed_token);
     findings.extend([
         configuration,
         target_keys,
         token::clock(evidence, &parsed_token),
-        target::connection(evidence),
+        target::diagnose_connection(evidence),
     ]);
     findings.extend([
-        target::authentication(evidence, &parsed_token),
-        target::impersonation(evidence),
-        target::rights(evidence),
+        target::diagnose_authentication(evidence, &parsed_token),
+        target::diagnose_impersonation(evidence),
+        target::diagnose_rights(evidence),
     ]);
-    findings.extend([target::flow_control(evidence), target::flux(evidence)]);
+    findings.extend([
+        target::diagnose_flow_control(evidence),
+        target::diagnose_flux(evidence),
+    ]);
     if evidence.relying_party {
         for finding in &mut findings {
             target::without_cluster(finding);

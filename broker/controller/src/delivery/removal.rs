@@ -209,7 +209,7 @@ impl Deliveries {
                     if earlier_token(&run.stored.record.status, run.name, &place, now)
                         .is_none() => {}
                 Ok(Removal::Retained(_)) | Err(_) => {
-                    left_over.push(access_status::left_over(&place, report))
+                    left_over.push(access_status::rename_left_over_report(&place, report))
                 }
             }
         }

@@ -97,7 +97,7 @@ impl Deliveries {
         let mut status = self.with_conditions(
             stored,
             &[("Ready", &ready), ("Stalled", &stalled)],
-            summary::of_access(&ready, None, None),
+            summary::summarize_access(&ready, None, None),
         );
         remove_withdrawn_entries(&mut status, name, &withdrawn);
         self.context.metrics.report_access(name, false, None);
@@ -135,7 +135,7 @@ impl Deliveries {
         let findings = [("Ready", &ready), ("Reconciling", &reconciling)];
         let withdrawn = self.withdraw_revoked(name, stored).await?;
         let mut status =
-            self.with_conditions(stored, &findings, summary::of_draining_access(until));
+            self.with_conditions(stored, &findings, summary::summarize_draining_access(until));
         remove_withdrawn_entries(&mut status, name, &withdrawn);
         self.patch_status(name, stored, &status, &ready).await
     }

@@ -13,8 +13,8 @@ use keyferry_platform::clock::Clock;
 use serde_json::json;
 
 use super::{
-    MAX_CONCURRENT, MAX_CONCURRENT_PER_NAMESPACE, MIN_RECONCILE_INTERVAL, QueueEntry,
-    is_view_current, mark_changed_due, select_due,
+    MAX_CONCURRENT_RECONCILIATIONS, MAX_CONCURRENT_RECONCILIATIONS_PER_NAMESPACE,
+    MIN_RECONCILE_INTERVAL, QueueEntry, is_view_current, mark_changed_due, select_due,
 };
 use crate::context::Context;
 
@@ -65,7 +65,7 @@ fn one_tenant_does_not_hold_up_the_others() {
             .iter()
             .filter(|name| name.namespace.as_str() == "greedy")
             .count(),
-        MAX_CONCURRENT_PER_NAMESPACE
+        MAX_CONCURRENT_RECONCILIATIONS_PER_NAMESPACE
     );
     assert!(
         first.ends_with(&[name("other/early"), name("other/late")]),
@@ -80,7 +80,10 @@ fn one_tenant_does_not_hold_up_the_others() {
     );
     let crowd = (0..50).map(|index| (name(&format!("tenant-{index}/a")), due(1)));
     queue.extend(crowd);
-    assert_eq!(select_due(&queue, now).len(), MAX_CONCURRENT - first.len());
+    assert_eq!(
+        select_due(&queue, now).len(),
+        MAX_CONCURRENT_RECONCILIATIONS - first.len()
+    );
 }
 
 #[test]
@@ -200,5 +203,5 @@ fn what_has_changed_goes_first() {
         Some(&name("changed/a")),
         "neither what runs nor what is not due"
     );
-    assert_eq!(first.len(), MAX_CONCURRENT - 1);
+    assert_eq!(first.len(), MAX_CONCURRENT_RECONCILIATIONS - 1);
 }

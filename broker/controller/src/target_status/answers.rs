@@ -195,7 +195,7 @@ impl KnownAnswers<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_api::summary::{SilenceCause, of_target};
+    use keyferry_api::summary::{SilenceCause, summarize_target};
     use keyferry_core::target_address::{RefusedAddress, RefusedDestination};
     use keyferry_hub::object_store::Collection;
     use keyferry_platform::target_probe::Silence;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     fn truths(known: &KnownAnswers<'_>) -> (Option<bool>, Option<bool>, String) {
-        let line = of_target(&Finding::ok(""), &[], &known.status_summary());
+        let line = summarize_target(&Finding::ok(""), &[], &known.status_summary());
         (
             known.reachable_finding().map(|finding| finding.is_true()),
             known

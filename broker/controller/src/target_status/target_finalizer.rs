@@ -101,7 +101,7 @@ impl TargetFinalizers {
         );
         let outcome = TargetOutcome {
             findings: vec![("Ready", &ready)],
-            summary: summary::of_draining_target(users.len()),
+            summary: summary::summarize_draining_target(users.len()),
             counts: None,
             asked_at: None,
         };

@@ -56,7 +56,7 @@ impl PublicationReader {
 
     /// Borrows what is published now, briefly. This changes no reference count, so that concurrent
     /// readers do not contend.
-    pub fn borrow(&self) -> Guard<Option<Arc<Published>>> {
+    pub fn borrow_current(&self) -> Guard<Option<Arc<Published>>> {
         self.current.load()
     }
 

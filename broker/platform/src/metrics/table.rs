@@ -1,5 +1,5 @@
-//! The table of metrics. A metric's name, labels and help stand in one place: it is registered from
-//! there, and docs/api.md is printed from there.
+//! The macro and the types of a table of metrics. A metric's name, labels and help stand in one
+//! place: it is registered from there, and docs/reference/api.md is printed from there.
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -66,7 +66,7 @@ fn answer_document(
     if let Some(refused) = refused_method(request.method()) {
         return refused;
     }
-    match &*shared.published.borrow() {
+    match &*shared.published.borrow_current() {
         Some(published) => document_response(
             document(published),
             content_type,

@@ -33,7 +33,7 @@ async fn admitted_user<P: ServerPolicy>(policy: &P, request: &Parts) -> Result<U
     let bearer = authenticated_user(policy, request).await?;
     let attributes = RequestAttributes::of(&request.method, &request.uri);
     let uri = request.uri.path_and_query().map_or("", |it| it.as_str());
-    let user = policy.impersonated(bearer, &attributes, &request.headers, uri)?;
+    let user = policy.resolve_impersonated_user(bearer, &attributes, &request.headers, uri)?;
     match policy.authorize(&user, &attributes) {
         Decision::Allowed(_) => Ok(user),
         Decision::NotAllowed(reason) => {

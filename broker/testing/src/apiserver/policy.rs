@@ -57,7 +57,7 @@ pub(crate) trait ServerPolicy: Send + Sync + 'static {
     ) -> impl Future<Output = Result<ReviewedToken, Self::Refusal>> + Send;
 
     /// Returns the user that the request is for: the impersonated one, or the bearer.
-    fn impersonated(
+    fn resolve_impersonated_user(
         &self,
         bearer: UserInfo,
         _request: &RequestAttributes,

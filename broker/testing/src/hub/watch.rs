@@ -109,7 +109,7 @@ impl Selection {
         let (objects, version) = hub.objects.list(self.resource, &self.namespace);
         let items: Vec<Value> = objects
             .iter()
-            .filter(|object| self.holds(object))
+            .filter(|object| self.selects(object))
             .map(|object| object.to_json(self.shape))
             .collect();
         let (kind, api_version) = match self.shape {
@@ -124,7 +124,7 @@ impl Selection {
         })
     }
 
-    fn holds(&self, object: &Object) -> bool {
+    fn selects(&self, object: &Object) -> bool {
         self.name.as_ref().is_none_or(|name| *name == object.name)
     }
 
@@ -231,7 +231,7 @@ impl Cursor {
         self.version = version;
         Ok(changes
             .iter()
-            .filter(|change| self.selection.holds(&change.object))
+            .filter(|change| self.selection.selects(&change.object))
             .map(|change| self.selection.event(change))
             .collect())
     }
@@ -241,7 +241,7 @@ fn initial_events(hub: &HubPolicy, selection: &Selection, bookmark: bool) -> (St
     let (objects, version) = hub.objects.list(selection.resource, &selection.namespace);
     let mut lines: String = objects
         .into_iter()
-        .filter(|object| selection.holds(object))
+        .filter(|object| selection.selects(object))
         .map(|object| {
             selection.event(&Change {
                 kind: "ADDED",

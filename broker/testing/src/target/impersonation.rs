@@ -13,8 +13,8 @@ use crate::identity::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo};
 use crate::status::ApiError;
 
 /// The group that constrained impersonation never gives.
-const MASTERS: &str = "system:masters";
-const NODES: &str = "system:nodes";
+const MASTERS_GROUP: &str = "system:masters";
+const NODES_GROUP: &str = "system:nodes";
 const GROUP: &str = "authentication.k8s.io";
 /// The extra of a ServiceAccount's token that names the node of its pod.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
@@ -173,7 +173,7 @@ impl Impersonation<'_> {
                 Mode::AssociatedNode => "*".to_owned(),
                 _ => node.to_owned(),
             };
-            user.groups = vec![NODES.to_owned()];
+            user.groups = vec![NODES_GROUP.to_owned()];
         }
         if let Some((namespace, account)) = service_account(name) {
             wanted.resource = "serviceaccounts".to_owned();
@@ -203,9 +203,9 @@ impl Impersonation<'_> {
             if groups.iter().any(String::is_empty) {
                 return refuse("", "impersonating the empty string group is not allowed");
             }
-            if groups.iter().any(|group| group == MASTERS) {
+            if groups.iter().any(|group| group == MASTERS_GROUP) {
                 let reason = "impersonating the system:masters group is not allowed";
-                return refuse(MASTERS, reason);
+                return refuse(MASTERS_GROUP, reason);
             }
             if groups.len() >= MANY && check("*").is_ok() {
                 return Ok(());

@@ -12,7 +12,7 @@ use crate::apiserver::request_attributes::{RequestAttributes, RequestObject, Res
 use crate::identity::UserInfo;
 
 /// Members of this group may do everything, before any rule is read.
-const MASTERS: &str = "system:masters";
+const MASTERS_GROUP: &str = "system:masters";
 const WILDCARD: &str = "*";
 
 /// The Roles, ClusterRoles and bindings of a target.
@@ -93,7 +93,7 @@ enum SubjectKind {
 impl RbacPolicy {
     /// Decides whether the user may do what the attributes describe.
     pub(super) fn decide(&self, user: &UserInfo, attributes: &RequestAttributes) -> Decision {
-        if user.groups.iter().any(|group| group == MASTERS) {
+        if user.groups.iter().any(|group| group == MASTERS_GROUP) {
             return Decision::Allowed(String::new());
         }
         let mut faults = Vec::new();

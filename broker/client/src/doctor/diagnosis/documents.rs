@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::token::ParsedToken;
 use super::{Evidence, Fetched, Finding, Hop, HttpResponse};
 
-pub(super) fn discovery(evidence: &Evidence, seen: &ParsedToken) -> Finding {
+pub(super) fn diagnose_discovery(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::Discovery;
     let at = evidence.discovery_url.as_deref().unwrap_or_default();
     let document = match &evidence.discovery {
@@ -90,7 +90,7 @@ fn document(at: &str, body: &[u8], seen: &ParsedToken) -> Finding {
     Finding::well_finding(hop, at)
 }
 
-pub(super) fn keys(evidence: &Evidence) -> Finding {
+pub(super) fn diagnose_keys(evidence: &Evidence) -> Finding {
     let hop = Hop::Keys;
     let at = evidence.jwks_uri.as_deref().unwrap_or_default();
     let keys_document = match &evidence.keys {
@@ -146,7 +146,7 @@ fn read_keys(body: &[u8], evidence: &Evidence) -> Result<KeySet, KeySetFault> {
     KeySet::read(body, releases)
 }
 
-pub(super) fn key_id(evidence: &Evidence, seen: &ParsedToken) -> Finding {
+pub(super) fn diagnose_key_id(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::KeyId;
     if evidence.keys == Fetched::NotTried && evidence.accepted() && !evidence.discovery_stated {
         return not_needed(hop);

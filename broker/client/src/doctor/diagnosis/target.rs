@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Examines the file and the target's view of the keys, because one TokenReview shows both.
-pub(super) fn trust(evidence: &Evidence, seen: &ParsedToken) -> (Finding, Finding) {
+pub(super) fn diagnose_trust(evidence: &Evidence, seen: &ParsedToken) -> (Finding, Finding) {
     let (configuration, keys) = trusted(evidence, seen);
     (with_lint(configuration, evidence), keys)
 }
@@ -294,7 +294,7 @@ pub(super) fn without_cluster(finding: &mut Finding) {
     }
 }
 
-pub(super) fn connection(evidence: &Evidence) -> Finding {
+pub(super) fn diagnose_connection(evidence: &Evidence) -> Finding {
     let hop = Hop::Connection;
     match &evidence.target.connection {
         Fetched::NotTried => {
@@ -317,7 +317,7 @@ pub(super) fn connection(evidence: &Evidence) -> Finding {
     }
 }
 
-pub(super) fn authentication(evidence: &Evidence, seen: &ParsedToken) -> Finding {
+pub(super) fn diagnose_authentication(evidence: &Evidence, seen: &ParsedToken) -> Finding {
     let hop = Hop::Authentication;
     let username = match (&evidence.target.identity, &evidence.target.review) {
         (Identity::Known(name), _) => name,
@@ -360,7 +360,7 @@ fn not_asked(evidence: &Evidence) -> &'static str {
 
 /// Examines the right to impersonate, and whether Flux will find the ServiceAccount on the hub: its
 /// finalizer looks there, not at the target, and skips pruning where there is none.
-pub(super) fn impersonation(evidence: &Evidence) -> Finding {
+pub(super) fn diagnose_impersonation(evidence: &Evidence) -> Finding {
     let finding = impersonation_at_target(evidence);
     let Some(account) = &evidence.flux_account_missing else {
         return finding;
@@ -393,7 +393,7 @@ fn impersonation_at_target(evidence: &Evidence) -> Finding {
     )
 }
 
-pub(super) fn rights(evidence: &Evidence) -> Finding {
+pub(super) fn diagnose_rights(evidence: &Evidence) -> Finding {
     let finding = question(
         Hop::Rights,
         &evidence.target.rights,
@@ -425,7 +425,7 @@ pub(super) fn rights(evidence: &Evidence) -> Finding {
 
 /// Reports what Flux says. It comes last, because it is the effect of an earlier hop, or of
 /// something outside the way to the target.
-pub(super) fn flux(evidence: &Evidence) -> Finding {
+pub(super) fn diagnose_flux(evidence: &Evidence) -> Finding {
     let Some(ready) = &evidence.flux else {
         return Finding::not_asked(Hop::Flux, "not needed");
     };
@@ -436,7 +436,7 @@ pub(super) fn flux(evidence: &Evidence) -> Finding {
     }
 }
 
-pub(super) fn flow_control(evidence: &Evidence) -> Finding {
+pub(super) fn diagnose_flow_control(evidence: &Evidence) -> Finding {
     question(
         Hop::FlowControl,
         &evidence.target.ping,

@@ -18,7 +18,7 @@ impl Writer<'_> {
             other => return self.put(&other.json()),
         };
         match self.random.below(if in_flow { 6 } else { 10 }) {
-            0 | 1 if plain_enough(&text) || self.odd() => self.put(&text),
+            0 | 1 if is_plain_word(&text) || self.odd() => self.put(&text),
             0..=2 => self.quoted(&text.replace('\'', "''"), "'", indent),
             3 | 4 => {
                 let json = serde_json::Value::from(text).to_string();
@@ -125,10 +125,10 @@ impl Writer<'_> {
 
 /// Whether the text keeps its meaning as a plain scalar of several lines.
 fn folds_plainly(text: &str) -> bool {
-    !text.is_empty() && !text.contains([':', '\n', '#']) && text.split(' ').all(plain_enough)
+    !text.is_empty() && !text.contains([':', '\n', '#']) && text.split(' ').all(is_plain_word)
 }
 
-fn plain_enough(text: &str) -> bool {
+fn is_plain_word(text: &str) -> bool {
     !text.is_empty()
         && !text.contains([
             ' ', '\n', '#', '\'', '"', '{', '}', '[', ']', ',', '&', '*', '!', '|', '>', '%', '@',
