@@ -151,28 +151,42 @@ impl Journey {
             let mut allow = admin.get(&path).await?["spec"]["allow"].clone();
             let rules = allow.as_array_mut().ok_or("it has rules")?;
             rules.push(json!({ "namespaces": ["anothers"], "serviceAccounts": ["app"] }));
-            let change = if new_spec {
-                json!({ "spec": { "allow": allow } })
+            let changes = if new_spec {
+                vec![json!({ "spec": { "allow": allow } })]
             } else {
-                json!({ "metadata": { "annotations": { "example.com/version": "new" } } })
+                // A second one, while the change is sent again because of the first.
+                ["first", "second"]
+                    .map(|version| {
+                        let annotations = json!({ "example.com/version": version });
+                        json!({ "metadata": { "annotations": annotations } })
+                    })
+                    .to_vec()
             };
-            let (release, held) = watch::channel(false);
-            hub.add(Rule::on(Method::PATCH, &path, Fault::Hold(held)).times(1));
+            let releases: Vec<_> = changes
+                .iter()
+                .map(|_| {
+                    let (release, held) = watch::channel(false);
+                    hub.add(Rule::on(Method::PATCH, &path, Fault::Hold(held)).times(1));
+                    release
+                })
+                .collect();
             let before = hub.count(&Method::PATCH, &path);
             let command = format!(
                 "keyferry onboard tenant {tenant} --service-account app --target {name} --apply \
                  --timeout 1s --kubeconfig {kubeconfig}"
             );
             let in_between = async {
-                let limit = Instant::now() + Duration::from_secs(60);
-                while hub.count(&Method::PATCH, &path) == before {
-                    if Instant::now() > limit {
-                        return Err("the TargetCluster is not written".into());
+                for (sent, (change, release)) in (0_u64..).zip(changes.iter().zip(&releases)) {
+                    let limit = Instant::now() + Duration::from_secs(60);
+                    while hub.count(&Method::PATCH, &path) == before + sent {
+                        if Instant::now() > limit {
+                            return Err("the TargetCluster is not written".into());
+                        }
+                        tokio::time::sleep(Duration::from_millis(20)).await;
                     }
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    admin.patch(&path, change).await?;
+                    release.send_replace(true);
                 }
-                admin.patch(&path, &change).await?;
-                release.send_replace(true);
                 Ok::<_, TestError>(())
             };
             let (ended, changed) = tokio::join!(self.run(&command), in_between);

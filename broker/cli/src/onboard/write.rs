@@ -230,7 +230,9 @@ fn fixed(error: ApplyError) -> CommandError {
             "make the change where that manager keeps the object, for example in Git, and run \
              this command again"
         }
-        ApplyError::Changed { .. } => "run this command again: it starts from the object as it is",
+        ApplyError::Changed { .. } | ApplyError::Contended { .. } => {
+            "run this command again: it starts from the object as it is"
+        }
         ApplyError::OtherRole { .. } => {
             "if Keyferry is to have the role that is shown, delete the binding with kubectl and \
              run this command again; to keep the binding, apply the other objects that are shown \

@@ -15,6 +15,8 @@ use serde_json::Value;
 use super::change_plan::{PlannedChange, Removals};
 use super::users;
 
+/// How often a change is sent while the object gets new versions, as each write of its status makes.
+const MAX_ATTEMPTS: usize = 5;
 /// The field manager of these commands.
 const MANAGER: &str = "keyferry-onboard";
 
@@ -59,6 +61,14 @@ pub(crate) enum ApplyError {
         object: String,
         /// The server's message, which names the manager and the fields.
         message: String,
+    },
+    /// The object got a new version between each read and the write after it.
+    #[error(
+        "applying {object}: it changed between each of {MAX_ATTEMPTS} reads and the write after it"
+    )]
+    Contended {
+        /// Kind and name.
+        object: String,
     },
     /// The object's spec is no longer the one that the change was made from.
     #[error("applying {object}: it was changed since this command read it")]
@@ -217,31 +227,32 @@ impl Applier<'_> {
         if before.is_some() && is_left_alone(head) {
             return Ok((ApplyOutcome::LeftAsItIs, None));
         }
-        let mut object = on_current(planned, before.as_ref())?;
-        let mut answer = self.send(head, &object).await;
-        if matches!(answer, Err(HubError::Conflict(_))) && version(&object).is_some() {
+        let mut attempts = 0;
+        let after = loop {
+            let object = on_current(planned, before.as_ref())?;
+            attempts += 1;
+            let message = match self.send(head, &object).await {
+                Ok(after) => break after,
+                Err(HubError::Conflict(message)) => message,
+                Err(HubError::NotFound(_)) if self.persistence == Persistence::DryRun => {
+                    return Ok((ApplyOutcome::NotTried, None));
+                }
+                Err(error) => return Err(self.failed(head, error)),
+            };
             // The API answers 409 if another manager owns a field, and if the object has just got a
-            // new version. The current version shows which. The change is retried once; a second
-            // conflict is reported.
-            let current = self.existing(head).await?;
-            if current.as_ref().and_then(version) != version(&object) {
-                before = current;
-                object = on_current(planned, before.as_ref())?;
-                answer = self.send(head, &object).await;
+            // new version. The current version shows which.
+            let sent = version(&object);
+            if sent.is_some() {
+                before = self.existing(head).await?;
             }
-        }
-        let after = match answer {
-            Ok(after) => after,
-            Err(HubError::Conflict(message)) => {
-                return Err(ApplyError::Conflict {
-                    object: title(head),
-                    message,
-                });
+            if sent.is_none() || before.as_ref().and_then(version) == sent {
+                let object = title(head);
+                return Err(ApplyError::Conflict { object, message });
             }
-            Err(HubError::NotFound(_)) if self.persistence == Persistence::DryRun => {
-                return Ok((ApplyOutcome::NotTried, None));
+            if attempts == MAX_ATTEMPTS {
+                let object = title(head);
+                return Err(ApplyError::Contended { object });
             }
-            Err(error) => return Err(self.failed(head, error)),
         };
         let outcome = match before {
             None => ApplyOutcome::Created,
