@@ -307,7 +307,7 @@ fn read_proof(
             )
             .map(InputProof::Token),
         (None, Some(certificate)) => certificate
-            .read(&field("clientCertificate"), check)
+            .read_rule(&field("clientCertificate"), check)
             .map(InputProof::Certificate),
         _ => {
             check.wrong(

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use keyferry_api::name::{NameError, Namespace};
+use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_client::doctor::plan::Plan;
 use keyferry_client::doctor::resource_attributes::ResourceAttributes;
 use keyferry_platform::regular_file;
