@@ -13,7 +13,7 @@
 
 use std::fmt::{self, Write};
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The most characters of a [`ForeignText`].
 const MAX_CHARACTERS: usize = 2000;
@@ -59,6 +59,13 @@ impl PartialEq<str> for ForeignText {
 impl From<&str> for ForeignText {
     fn from(text: &str) -> Self {
         Self::new(text)
+    }
+}
+
+/// Writes the text as it is shown.
+impl Serialize for ForeignText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 
