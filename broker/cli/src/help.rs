@@ -39,14 +39,16 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     (
         "Diagnose",
-        &["doctor", "whoami", "can-i", "verify", "lint", "explain"],
+        &[
+            "doctor", "whoami", "can-i", "verify", "inspect", "lint", "explain",
+        ],
     ),
     ("Other", &["completion", "demo", "help"]),
 ];
 
 /// One example of each command, and of each command below it. A test checks that the command line
 /// accepts them.
-const EXAMPLES: [(&str, &str); 40] = [
+const EXAMPLES: [(&str, &str); 41] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -94,6 +96,10 @@ const EXAMPLES: [(&str, &str); 40] = [
     (
         "verify",
         "keyferry verify --auth-config authentication.yaml --target-token-file token --live",
+    ),
+    (
+        "inspect",
+        "kubectl create token reconciler -n tenant-a | keyferry inspect -",
     ),
     ("lint", "keyferry lint --network authentication.yaml"),
     (

@@ -25,6 +25,7 @@ mod help;
 mod import;
 mod inner_file;
 mod inputs;
+mod inspect;
 mod keys;
 mod kubeconfig;
 mod kuberc;
@@ -39,6 +40,7 @@ mod role_manifest;
 mod runtime_info;
 mod serve;
 mod signals;
+mod span_text;
 mod targets;
 mod tls;
 mod token;
@@ -115,6 +117,10 @@ enum Command {
     ///
     /// It works without a cluster and without a network. --live is the exception.
     Verify(verify::VerifyArgs),
+    /// Decode a token on this machine: whose it is, for what, and for how long.
+    ///
+    /// It works without a cluster and without a network. With --jwks it checks the signature too.
+    Inspect(inspect::InspectArgs),
     /// Find the errors and traps of AuthenticationConfiguration files.
     ///
     /// It works without a cluster and without a network. --network is the exception.
@@ -179,6 +185,8 @@ command_error::command_errors!(
 command_error::command_errors!(
     with fix:
     inner_file::SeveralFilesError,
+    inspect::TokenFileError,
+    inspect::KeySetError,
     trust::CertificatesError,
     trust::OutputDirError,
     verify::SubjectError,
@@ -262,6 +270,7 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Import(args) => Some(import::run(args)),
         Command::Completion(args) => Some(completion::run(args, Cli::command())),
         Command::Verify(args) => Some(verify::run(args)),
+        Command::Inspect(args) => Some(inspect::run(args)),
         Command::Lint(args) => Some(lint::run(args)),
         Command::Explain(args) => Some(explain::run(args)),
         Command::Crds(args) => Some(crds::run(args)),

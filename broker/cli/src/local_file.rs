@@ -40,6 +40,12 @@ pub(crate) fn read(path: &Path, what: &'static str, limit: usize) -> Result<Vec<
     }
 }
 
+/// Whether a path is in fact a JWT, given instead of its file. If so, no error may repeat it.
+pub(crate) fn is_token_itself(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    text.starts_with("ey") && text.matches('.').count() >= 2 && text.len() > 40 && !path.exists()
+}
+
 /// Formats the error. For a pipe, adds that standard input is accepted instead.
 pub(crate) fn with_fix(error: &FileError) -> String {
     match error {

@@ -105,7 +105,7 @@ pub(crate) struct VerifyArgs {
     live: bool,
     #[command(flatten)]
     addresses: AddressArgs,
-    /// Verify as of this time, in RFC 3339 [default: now]
+    /// Judge as of this time, in RFC 3339 [default: now]
     #[arg(
         long,
         value_name = "TIME",

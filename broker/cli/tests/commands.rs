@@ -32,6 +32,17 @@ metadata: {name: prod, namespace: tenant-a}
 spec: {targetClusterRef: {name: prod}, serviceAccountName: reconciler}
 ";
 
+/// A token of tenant-a/reconciler that no key signed.
+fn unsigned_token() -> String {
+    use base64::Engine;
+    let encode = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
+    let claims = r#"{"iss":"https://hub.test","sub":"system:serviceaccount:tenant-a:reconciler",
+        "aud":["https://prod.test"],"iat":1790000000,"nbf":1790000000,"exp":1790003600,"jti":"one",
+        "kubernetes.io":{"namespace":"tenant-a","serviceaccount":{"name":"reconciler","uid":"u-1"}}}"#;
+    let header = encode(r#"{"alg":"ES256","kid":"key-1"}"#);
+    format!("{header}.{}.{}", encode(claims), encode("hunter2"))
+}
+
 /// Calls the program in a folder with these files, which is the home folder too.
 fn transcript_of(line: &str) -> Transcript {
     let folder = tempfile::tempdir().unwrap();
@@ -45,6 +56,8 @@ fn transcript_of(line: &str) -> Transcript {
          clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
          users: [{name: u, user: {token: hunter2}}]\n",
     );
+    write("token", &unsigned_token());
+    write("opaque-token", "hunter2");
     let words = shlex::split(line).unwrap();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
@@ -80,6 +93,11 @@ fn what_is_printed_without_a_hub() {
             "inputs-credential-new",
             "inputs credential new prod --cluster prod.fleet.test",
         ),
+        ("inspect", "inspect token --at 2026-09-21T14:38:20Z"),
+        (
+            "inspect-as-yaml",
+            "inspect token --at 2026-09-21T14:38:20Z -o yaml",
+        ),
         ("serve-check", "serve --check --config config.yaml"),
         ("doctor-without-anything", "doctor"),
     ] {
@@ -91,7 +109,7 @@ fn what_is_printed_without_a_hub() {
 #[test]
 fn what_is_wrong_is_said_with_its_fix() {
     const HUB: &str = "--kubeconfig kubeconfig";
-    let mistakes: [(&str, &[&str]); 23] = [
+    let mistakes: [(&str, &[&str]); 24] = [
         (
             "exec",
             &["exec", "exec tenant-a/prod -- true", "exec a -- true"],
@@ -217,6 +235,17 @@ fn what_is_wrong_is_said_with_its_fix() {
         (
             "can-i",
             &["can-i", "can-i get pods", "can-i apply -f nowhere.yaml"],
+        ),
+        (
+            "inspect",
+            &[
+                "inspect",
+                "inspect nowhere",
+                "inspect -",
+                "inspect opaque-token",
+                "inspect token more",
+                "inspect token --jwks opaque-token",
+            ],
         ),
         ("completion", &["completion", "completion zs"]),
         ("no-command", &["tok", "--verbos"]),

@@ -65,7 +65,7 @@ impl Subject {
                 return Err(SubjectError::NotGiven);
             }
         };
-        if is_token(path) {
+        if local_file::is_token_itself(path) {
             return Err(SubjectError::TokenAsArgument);
         }
         let bytes = local_file::read(path, "the token", MAX_BYTES + 1)?;
@@ -134,10 +134,4 @@ impl Subject {
             description,
         })
     }
-}
-
-/// Whether a path is in fact a JWT, given instead of its file. If so, no error may repeat it.
-fn is_token(path: &Path) -> bool {
-    let text = path.to_string_lossy();
-    text.starts_with("ey") && text.matches('.').count() >= 2 && text.len() > 40 && !path.exists()
 }
