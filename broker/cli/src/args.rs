@@ -14,7 +14,7 @@ pub(crate) mod impersonation_args;
 pub(crate) mod minor;
 pub(crate) mod names;
 pub(crate) mod objects_argument;
-mod only_access;
+pub(crate) mod only_access;
 pub(crate) mod output_format;
 pub(crate) mod start_args;
 pub(crate) mod target_args;

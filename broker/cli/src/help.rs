@@ -40,7 +40,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Diagnose",
         &[
-            "doctor", "whoami", "can-i", "verify", "inspect", "lint", "explain",
+            "doctor", "tree", "whoami", "can-i", "verify", "inspect", "lint", "explain",
         ],
     ),
     ("Other", &["completion", "demo", "help"]),
@@ -48,7 +48,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// One example of each command, and of each command below it. A test checks that the command line
 /// accepts them.
-const EXAMPLES: [(&str, &str); 41] = [
+const EXAMPLES: [(&str, &str); 42] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -81,6 +81,7 @@ const EXAMPLES: [(&str, &str); 41] = [
         "doctor",
         "keyferry doctor kustomization/apps -n tenant-a --discovery-ca ca.crt",
     ),
+    ("tree", "keyferry tree tenant-a/prod"),
     (
         "whoami",
         "keyferry whoami secret/prod-kubeconfig -n tenant-a",

@@ -44,6 +44,7 @@ mod span_text;
 mod targets;
 mod tls;
 mod token;
+mod tree;
 mod trust;
 mod ui;
 mod verify;
@@ -103,6 +104,11 @@ enum Command {
     Revoke(revoke::RevokeArgs),
     /// Check each step from an object to the target; name the first that fails.
     Doctor(Box<doctor::DoctorArgs>),
+    /// Show the path of an access as a tree, with a tick for each step.
+    ///
+    /// From the Flux objects that use its delivered objects to the user at the target, as the
+    /// objects of the hub state it. No target is contacted.
+    Tree(tree::TreeArgs),
     /// Ask a target which user a token authenticates as.
     Whoami(Box<whoami::WhoamiArgs>),
     /// Ask a target what a token's user may do, or may apply.
@@ -296,6 +302,7 @@ async fn online(command: Command) -> ExitCode {
         Command::ProxyRole(args) => proxy_role::run(&args),
         Command::ApproveCertificates(args) => approve_certificates::run(args).await,
         Command::Doctor(args) => doctor::run(*args).await,
+        Command::Tree(args) => tree::run(args).await,
         Command::Whoami(args) => whoami::run(*args).await,
         Command::CanI(args) => can_i::run(*args).await,
         Command::Export(args) => export::run(args).await,

@@ -93,6 +93,11 @@ fn what_is_printed_without_a_hub() {
             "inputs-credential-new",
             "inputs credential new prod --cluster prod.fleet.test",
         ),
+        (
+            "tree-of-a-file-as-yaml",
+            "tree tenant-a/prod --config config.yaml -o yaml",
+        ),
+        ("tree-of-a-file", "tree tenant-a/prod --config config.yaml"),
         ("inspect", "inspect token --at 2026-09-21T14:38:20Z"),
         (
             "inspect-as-yaml",
@@ -109,7 +114,7 @@ fn what_is_printed_without_a_hub() {
 #[test]
 fn what_is_wrong_is_said_with_its_fix() {
     const HUB: &str = "--kubeconfig kubeconfig";
-    let mistakes: [(&str, &[&str]); 24] = [
+    let mistakes: [(&str, &[&str]); 25] = [
         (
             "exec",
             &["exec", "exec tenant-a/prod -- true", "exec a -- true"],
@@ -247,6 +252,17 @@ fn what_is_wrong_is_said_with_its_fix() {
                 "inspect token --jwks opaque-token",
             ],
         ),
+        (
+            "tree",
+            &[
+                "tree",
+                "tree prod --config config.yaml",
+                "tree tenant-a/other --config config.yaml",
+                "tree tenant-a/prod --config typo.yaml",
+                "tree tenant-a/prod --config config.yaml -f config.yaml",
+                "tree tenant-a/prod HUB",
+            ],
+        ),
         ("completion", &["completion", "completion zs"]),
         ("no-command", &["tok", "--verbos"]),
     ];
@@ -266,7 +282,7 @@ fn what_is_wrong_is_said_with_its_fix() {
 }
 
 /// What a command prints when all is well, where no snapshot can show it.
-const SHOWN_ELSEWHERE: [(&str, &str); 7] = [
+const SHOWN_ELSEWHERE: [(&str, &str); 8] = [
     ("crds", "the files of broker/crds, which a test compares"),
     (
         "admission-policies",
@@ -274,6 +290,10 @@ const SHOWN_ELSEWHERE: [(&str, &str); 7] = [
     ),
     ("completion", "a script that clap writes"),
     ("revoke", "needs a hub with two keys: the suite rotation"),
+    (
+        "tree",
+        "needs a hub whose controller has judged the access: the suite deliveries",
+    ),
     (
         "approve-certificates",
         "needs a hub with the admission policies: the suite flux",

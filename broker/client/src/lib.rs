@@ -2,8 +2,10 @@
 //! and mints without a server; [`token_agent`] and [`token_directory`] renew token files;
 //! [`credential_cache`] serves the exec plugin; [`certificate_approver`] approves client
 //! certificates; [`admission_policies`] prints and tries the hub's policies; [`doctor`]
-//! follows a token's path to a live target.
+//! follows a token's path to a live target; [`access_path`] shows the
+//! steps of one access as their objects state them.
 
+pub mod access_path;
 pub mod admission_policies;
 #[cfg(test)]
 mod answering_hub;

@@ -151,6 +151,20 @@ fn start_of(delivery: &keyferry_api::config::Delivery) -> Option<String> {
     Some(format!("{kind}/{}", delivery.object_name.as_ref()?))
 }
 
+/// The position in `allow[]` of each rule that names the access's ServiceAccount, names or selects its
+/// namespace, and allows one of its deliveries; and whether it selects namespaces by labels, which
+/// only the hub knows.
+pub fn matching_rules(target: &TargetCluster, access: &TargetAccess) -> Vec<(usize, bool)> {
+    let offered: Vec<DeliveryType> = offered_deliveries(access).collect();
+    let position = |rule: &AllowRule| target.allow.iter().position(|other| other == rule);
+    rules_for(target, access)
+        .filter(|(rule, _)| offered.iter().any(|kind| rule.deliveries.contains(kind)))
+        .filter_map(|(rule, verdict)| {
+            Some((position(rule)?, verdict == StaticVerdict::ByNamespaceLabels))
+        })
+        .collect()
+}
+
 /// The types that give a token on request.
 const ON_REQUEST: [DeliveryType; 2] = [DeliveryType::HTTP, DeliveryType::Exec];
 

@@ -57,7 +57,7 @@ pub(crate) struct AccessNameArgs {
     ///
     /// The namespace of the access.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
-    namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
 }
 
 /// Where a server is, and who calls it.
@@ -321,7 +321,10 @@ impl AccessNameArgs {
 
     /// As [`Self::name`], for a command that has a hub: a name without a namespace is one of the
     /// namespace of the hub's context, as in kubectl.
-    async fn name_on(&self, hub: &HubAccess) -> Result<Option<AccessName>, CommandError> {
+    pub(crate) async fn name_on(
+        &self,
+        hub: &HubAccess,
+    ) -> Result<Option<AccessName>, CommandError> {
         let Some(access) = self.access.as_deref() else {
             return Ok(None);
         };

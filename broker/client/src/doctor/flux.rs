@@ -39,30 +39,54 @@ pub enum FluxKind {
 }
 
 impl FluxKind {
+    /// The API group, its version and the resource.
+    fn resource(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Kustomization => ("kustomize.toolkit.fluxcd.io", "v1", "kustomizations"),
+            Self::HelmRelease => ("helm.toolkit.fluxcd.io", "v2", "helmreleases"),
+        }
+    }
+
+    /// The resource as a Role names it, such as `kustomizations.kustomize.toolkit.fluxcd.io`.
+    pub(crate) fn qualified_resource(self) -> String {
+        let (group, _, plural) = self.resource();
+        format!("{plural}.{group}")
+    }
+
+    /// The kind.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Kustomization => "Kustomization",
+            Self::HelmRelease => "HelmRelease",
+        }
+    }
+
+    /// The path of the list of a namespace.
+    pub(crate) fn list_path(self, namespace: &Namespace) -> String {
+        let (group, version, plural) = self.resource();
+        format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
+    }
+
     fn path(self, namespace: &Namespace, name: &str) -> String {
-        let (group, plural) = match self {
-            Self::Kustomization => ("kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
-            Self::HelmRelease => ("helm.toolkit.fluxcd.io/v2", "helmreleases"),
-        };
-        format!("/apis/{group}/namespaces/{namespace}/{plural}/{name}")
+        format!("{}/{name}", self.list_path(namespace))
     }
 }
 
 /// A Kustomization or HelmRelease, reduced to what is read of it.
 #[derive(Deserialize)]
-struct FluxObject {
+pub(crate) struct FluxObject {
     /// `None` if it cannot be read.
     #[serde(default, deserialize_with = "or_default")]
-    spec: Option<Spec>,
+    pub(crate) spec: Option<Spec>,
     #[serde(default, deserialize_with = "or_default")]
-    status: FluxStatus,
+    pub(crate) status: FluxStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct FluxStatus {
+pub(crate) struct FluxStatus {
     #[serde(deserialize_with = "readable_items")]
-    conditions: Vec<StatedCondition>,
+    pub(crate) conditions: Vec<StatedCondition>,
     #[serde(deserialize_with = "or_default")]
     inventory: Inventory,
 }
@@ -92,22 +116,25 @@ struct AnnotatedMetadata {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Spec {
-    kube_config: Option<KubeConfig>,
+pub(crate) struct Spec {
+    pub(crate) kube_config: Option<KubeConfig>,
     #[serde(default)]
     service_account_name: String,
+    /// Whether Flux leaves the object alone.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) suspend: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct KubeConfig {
-    secret_ref: Option<Reference>,
-    config_map_ref: Option<Reference>,
+pub(crate) struct KubeConfig {
+    pub(crate) secret_ref: Option<Reference>,
+    pub(crate) config_map_ref: Option<Reference>,
 }
 
 #[derive(Deserialize)]
-struct Reference {
-    name: String,
+pub(crate) struct Reference {
+    pub(crate) name: String,
     key: Option<String>,
 }
 
