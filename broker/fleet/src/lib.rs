@@ -5,3 +5,6 @@
 
 pub mod facts;
 pub mod gap;
+pub mod lenient;
+pub mod object_view;
+pub mod stated_condition;
