@@ -28,6 +28,7 @@ mod discovery_authority;
 mod framing;
 mod gate;
 mod listener;
+mod local_service;
 mod metrics;
 mod plain_text;
 mod rate;
@@ -45,6 +46,7 @@ pub use self::discovery_authority::DiscoveryAuthorityMismatch;
 pub use self::listener::{
     Bounds, DRAIN_TIMEOUT, ListenError, PlainListener, TlsListener, check_certificate,
 };
+pub use self::local_service::LocalService;
 pub use self::metrics::ListenerMetrics;
 pub use self::plain_text::plain_text;
 pub use self::rate::Rates;

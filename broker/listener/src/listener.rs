@@ -120,6 +120,20 @@ impl Bounds {
         times: Times::DEFAULT,
     };
 
+    /// For a viewer on its reader's machine.
+    pub(crate) const VIEWER: Self = Self {
+        name: "viewer",
+        connections: 32,
+        handshakes: 32,
+        streams: 8,
+        per_source: None,
+        each_address: true,
+        head: 8 * 1024,
+        tells_source: false,
+        client_certificates: ClientCertificates::Ignored,
+        times: Times::DEFAULT,
+    };
+
     /// The same limits for a listener that asks its clients for certificates, or does not. Each
     /// connection with a certificate costs up to 16 KiB more.
     #[must_use]

@@ -22,6 +22,7 @@ pub mod public_documents;
 pub mod random;
 pub mod regular_file;
 pub mod reload_signal;
+pub mod secret_code;
 pub mod single_flight;
 pub mod stale_cache;
 pub mod state_directory;
