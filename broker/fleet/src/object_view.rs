@@ -166,6 +166,9 @@ pub struct AccessStatusView {
     /// The user that the target authenticates the token as.
     #[serde(deserialize_with = "or_default")]
     pub identity: Option<IdentityStatus>,
+    /// Ready and the target's answer in one short line.
+    #[serde(deserialize_with = "or_default")]
+    pub summary: Option<String>,
     /// When the target was last asked about a token.
     #[serde(deserialize_with = "or_default")]
     pub last_probe_time: Option<String>,
