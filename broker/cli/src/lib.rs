@@ -12,6 +12,7 @@ mod command_error;
 mod completion;
 mod crds;
 mod credential;
+mod dashboard;
 #[cfg(feature = "demo")]
 mod demo;
 mod doctor;

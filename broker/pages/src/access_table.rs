@@ -75,7 +75,10 @@ fn access_row(view: &View<'_>, access: &AccessFacts) -> Markup {
 }
 
 fn delivery_text(now: Timestamp, delivery: &DeliveryFacts) -> Markup {
-    let failure = delivery.reason.as_ref().filter(|reason| **reason != *"Delivered");
+    let failure = delivery
+        .reason
+        .as_ref()
+        .filter(|reason| **reason != *"Delivered");
     html! {
         (delivery.delivery_type)
         @if let Some(object) = &delivery.object { " " (object) }
@@ -102,7 +105,11 @@ pub(crate) fn access_rows(view: &View<'_>, accesses: &[&AccessFacts]) -> Markup 
 }
 
 fn small_access_row(view: &View<'_>, access: &AccessFacts) -> Markup {
-    let ends = access.deliveries.iter().filter_map(|delivery| delivery.expires_at).min();
+    let ends = access
+        .deliveries
+        .iter()
+        .filter_map(|delivery| delivery.expires_at)
+        .min();
     let types: Vec<String> = access
         .deliveries
         .iter()

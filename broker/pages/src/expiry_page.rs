@@ -37,11 +37,17 @@ pub(crate) fn expiry_content(view: &View<'_>, question: &Question) -> Content {
 
 /// Whether it is a credential that a delivery wrote, which ends sooner than it is missed.
 fn is_delivered(ending: &Ending) -> bool {
-    matches!(ending.what, EndingKind::Token | EndingKind::ClientCertificate)
+    matches!(
+        ending.what,
+        EndingKind::Token | EndingKind::ClientCertificate
+    )
 }
 
 fn delivered<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Ending> {
-    view.fleet.endings.iter().filter(|ending| is_delivered(ending))
+    view.fleet
+        .endings
+        .iter()
+        .filter(|ending| is_delivered(ending))
 }
 
 fn sentence(view: &View<'_>) -> String {
@@ -54,7 +60,10 @@ fn sentence(view: &View<'_>) -> String {
             _ => format!("The first of {} tokens {verb} {moment}", number(count)),
         };
     }
-    match (view.gap_of("targetaccesses").is_some(), view.fleet.endings.first()) {
+    match (
+        view.gap_of("targetaccesses").is_some(),
+        view.fleet.endings.first(),
+    ) {
         (true, _) => "When delivered tokens end is not known".to_owned(),
         (false, Some(first)) => format!(
             "No delivery writes a token; the {} {} {}",
@@ -89,7 +98,10 @@ fn counts_by_hour(view: &View<'_>) -> [usize; HOURS] {
     let mut counts = [0; HOURS];
     for ending in delivered(view).filter(|ending| ending.at >= view.now) {
         let hours = ending.at.duration_since(view.now).as_hours();
-        if let Some(count) = usize::try_from(hours).ok().and_then(|hour| counts.get_mut(hour)) {
+        if let Some(count) = usize::try_from(hours)
+            .ok()
+            .and_then(|hour| counts.get_mut(hour))
+        {
             *count += 1;
         }
     }

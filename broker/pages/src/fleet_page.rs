@@ -50,7 +50,11 @@ pub(crate) fn fleet_content(view: &View<'_>, question: &Question) -> Content {
 
 /// How many targets have a state.
 pub(crate) fn count_state(fleet: &Fleet, health: Health) -> usize {
-    fleet.targets.iter().filter(|target| target.health == health).count()
+    fleet
+        .targets
+        .iter()
+        .filter(|target| target.health == health)
+        .count()
 }
 
 fn sentence(fleet: &Fleet, is_hidden: bool) -> String {
@@ -72,18 +76,34 @@ fn sentence(fleet: &Fleet, is_hidden: bool) -> String {
     let verb = |count: usize, singular: &'static str, plural: &'static str| {
         if count == 1 { singular } else { plural }
     };
-    let partly = if is_hidden { " of those that were readable" } else { "" };
+    let partly = if is_hidden {
+        " of those that were readable"
+    } else {
+        ""
+    };
     let rest = |count: usize| match count {
         0 => String::new(),
-        _ => format!(", {} {} attention", number(count), verb(count, "needs", "need")),
+        _ => format!(
+            ", {} {} attention",
+            number(count),
+            verb(count, "needs", "need")
+        ),
     };
     match (broken, attention, unknown) {
         (0, 0, 0) => format!("{}{partly} {}", of_all(all), verb(all, "works", "work")),
         (0, 0, unknown) => {
-            format!("{}{partly} {} not proven to work", of_all(unknown), verb(unknown, "is", "are"))
+            format!(
+                "{}{partly} {} not proven to work",
+                of_all(unknown),
+                verb(unknown, "is", "are")
+            )
         }
         (0, attention, _) => {
-            format!("{}{partly} {} attention", of_all(attention), verb(attention, "needs", "need"))
+            format!(
+                "{}{partly} {} attention",
+                of_all(attention),
+                verb(attention, "needs", "need")
+            )
         }
         (broken, attention, _) => format!(
             "{}{partly} {} not work{}",
@@ -266,9 +286,20 @@ fn trust_text(target: &TargetFacts) -> Markup {
     let Some(trust) = &target.trust else {
         return html! { span.faint { "not compared" } };
     };
-    let parts = [&trust.file, &trust.loaded_file, &trust.keys, &trust.behaviour];
-    let differing = parts.iter().filter(|part| matches!(part, Comparison::Differs { .. })).count();
-    let matching = parts.iter().filter(|part| matches!(part, Comparison::Matches)).count();
+    let parts = [
+        &trust.file,
+        &trust.loaded_file,
+        &trust.keys,
+        &trust.behaviour,
+    ];
+    let differing = parts
+        .iter()
+        .filter(|part| matches!(part, Comparison::Differs { .. }))
+        .count();
+    let matching = parts
+        .iter()
+        .filter(|part| matches!(part, Comparison::Matches))
+        .count();
     html! {
         @if differing > 0 {
             (health_shape(Health::Broken)) " " (counted(differing, "part differs", "parts differ"))
@@ -281,4 +312,3 @@ fn trust_text(target: &TargetFacts) -> Markup {
         }
     }
 }
-

@@ -97,11 +97,17 @@ pub fn viewer_content_security_policy() -> String {
 fn page_content(view: &View<'_>, path: &str, question: &Question) -> Option<Content> {
     let fleet = view.fleet;
     if let Some(name) = path.strip_prefix("target/") {
-        let target = fleet.targets.iter().find(|target| target.name.as_str() == name)?;
+        let target = fleet
+            .targets
+            .iter()
+            .find(|target| target.name.as_str() == name)?;
         return Some(target_page::target_content(view, target, question));
     }
     if let Some(name) = path.strip_prefix("tenant/") {
-        let tenant = fleet.tenants.iter().find(|tenant| tenant.namespace.as_str() == name)?;
+        let tenant = fleet
+            .tenants
+            .iter()
+            .find(|tenant| tenant.namespace.as_str() == name)?;
         return Some(tenant_page::tenant_content(view, tenant, question));
     }
     match path {

@@ -12,7 +12,11 @@ use crate::query::Question;
 use crate::table::{cell, table};
 use crate::words::{counted, mark, mark_with, time, time_or};
 
-pub(crate) fn target_content(view: &View<'_>, target: &TargetFacts, question: &Question) -> Content {
+pub(crate) fn target_content(
+    view: &View<'_>,
+    target: &TargetFacts,
+    question: &Question,
+) -> Content {
     let accesses = view.accesses_of(&target.name);
     Content {
         title: format!("Target {}", target.name),
@@ -139,7 +143,11 @@ fn check_table(view: &View<'_>, target: &TargetFacts) -> Markup {
             }))
         }
     };
-    table("What the target answered", &["Question", "Answer", "Details"], &rows)
+    table(
+        "What the target answered",
+        &["Question", "Answer", "Details"],
+        &rows,
+    )
 }
 
 fn accepted_mark(target: &TargetFacts) -> Markup {
@@ -219,7 +227,11 @@ fn trust_rows_table(trust: &TrustFacts) -> Markup {
             tr { th scope="row" { (part) } (comparison_cells(comparison)) }
         }
     };
-    table("Desired trust against live", &["Part", "Result", "Details"], &rows)
+    table(
+        "Desired trust against live",
+        &["Part", "Result", "Details"],
+        &rows,
+    )
 }
 
 fn comparison_cells(comparison: &Comparison) -> Markup {
@@ -261,5 +273,9 @@ fn allow_table(view: &View<'_>, target: &TargetFacts) -> Markup {
 /// The texts with commas between them.
 pub(crate) fn joined(texts: &[ForeignText]) -> String {
     let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
-    if texts.is_empty() { "–".to_owned() } else { texts.join(", ") }
+    if texts.is_empty() {
+        "–".to_owned()
+    } else {
+        texts.join(", ")
+    }
 }

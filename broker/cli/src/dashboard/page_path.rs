@@ -38,12 +38,9 @@ fn is_page(page: &str) -> bool {
     match page.split_once('?') {
         None => is_page_path(page),
         Some((path, query)) => {
-            let is_of_query = |byte: u8| {
-                byte.is_ascii_alphanumeric() || b"=&%+-._~*".contains(&byte)
-            };
-            is_page_path(path)
-                && query.len() <= MAX_QUERY_BYTES
-                && query.bytes().all(is_of_query)
+            let is_of_query =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"=&%+-._~*".contains(&byte);
+            is_page_path(path) && query.len() <= MAX_QUERY_BYTES && query.bytes().all(is_of_query)
         }
     }
 }
@@ -59,8 +56,23 @@ mod tests {
         }
         let long = "a".repeat(601);
         for path in [
-            "", "/fleet", "fleet/", "a//b", "..", "../fleet", "target/..", "target/./a",
-            "target/%2e%2e", "Fleet", "target/a b", "a\\b", "a:b", "a?b", "a#b", "é", &long,
+            "",
+            "/fleet",
+            "fleet/",
+            "a//b",
+            "..",
+            "../fleet",
+            "target/..",
+            "target/./a",
+            "target/%2e%2e",
+            "Fleet",
+            "target/a b",
+            "a\\b",
+            "a:b",
+            "a?b",
+            "a#b",
+            "é",
+            &long,
         ] {
             assert!(!is_page_path(path), "{path}");
         }
@@ -73,7 +85,10 @@ mod tests {
             ("", "fleet"),
             ("then=target%2Fprod", "target/prod"),
             ("a=b&then=expiry", "expiry"),
-            ("then=fleet%3Fstate%3Dbroken%26sort%3Dname", "fleet?state=broken&sort=name"),
+            (
+                "then=fleet%3Fstate%3Dbroken%26sort%3Dname",
+                "fleet?state=broken&sort=name",
+            ),
             ("then=fleet%3Fq%3Da%2520b", "fleet?q=a%20b"),
             ("then=https%3A%2F%2Fevil.example", "fleet"),
             ("then=%2F%2Fevil.example", "fleet"),

@@ -91,9 +91,7 @@ impl Viewer {
     }
 
     async fn answer_path(&self, path: &str, query: &str) -> Response<String> {
-        let Some((first, rest)) = path
-            .strip_prefix('/')
-            .and_then(|path| path.split_once('/'))
+        let Some((first, rest)) = path.strip_prefix('/').and_then(|path| path.split_once('/'))
         else {
             return no_page();
         };
