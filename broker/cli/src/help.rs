@@ -22,6 +22,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "inputs",
             "approve-certificates",
             "export",
+            "fleet",
+            "snapshot",
             "targets",
         ],
     ),
@@ -46,7 +48,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// One example of each command, and of each command below it. A test checks that the command line
 /// accepts them.
-const EXAMPLES: [(&str, &str); 40] = [
+const EXAMPLES: [(&str, &str); 42] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -70,6 +72,8 @@ const EXAMPLES: [(&str, &str); 40] = [
          target.yaml",
     ),
     ("targets", "keyferry targets --config config.yaml"),
+    ("fleet", "keyferry fleet --snapshot ./snapshot"),
+    ("snapshot", "keyferry snapshot ./snapshot"),
     ("keys", "keyferry keys -o timeline"),
     (
         "revoke",
@@ -264,10 +268,6 @@ const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     (
         "accesses",
         "list the accesses and their targets: keyferry targets",
-    ),
-    (
-        "status",
-        "list the accesses and their targets: keyferry targets, and diagnose one: keyferry doctor",
     ),
 ];
 
@@ -501,7 +501,6 @@ mod tests {
             &["login"][..],
             &["get", "targets"],
             &["accesses"],
-            &["status"],
             &["token", "tenant-a/prod", "--audience", "x"],
             &["token", "tenant-a/prod", "--audience=x"],
             &["token", "tenant-a/prod", "--audiences=x"],
