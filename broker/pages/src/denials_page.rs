@@ -64,7 +64,10 @@ fn sentence(view: &View<'_>) -> String {
     if denials.source.is_none() {
         return "Refusals were not read".to_owned();
     }
-    let hour_ago = view.now.saturating_sub(SignedDuration::from_hours(1)).unwrap_or(view.now);
+    let hour_ago = view
+        .now
+        .saturating_sub(SignedDuration::from_hours(1))
+        .unwrap_or(view.now);
     // Lines may begin later than the hour that the sentence would speak about.
     let period = match denials.since {
         Some(since) if since > hour_ago => format!("since {}", utc(since)),
@@ -78,7 +81,10 @@ fn sentence(view: &View<'_>) -> String {
     let reason = format!("{}{}", largest.reason, namespace_text(&largest.namespace));
     match largest.count == total {
         true => format!("{count} {period}, {reason}"),
-        false => format!("{count} {period}, {} of them {reason}", number(largest.count)),
+        false => format!(
+            "{count} {period}, {} of them {reason}",
+            number(largest.count)
+        ),
     }
 }
 

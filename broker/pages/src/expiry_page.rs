@@ -37,11 +37,17 @@ pub(crate) fn expiry_content(view: &View<'_>, question: &Question) -> Content {
 
 /// Whether it is a credential that a delivery wrote, which ends sooner than it is missed.
 fn is_delivered(ending: &Ending) -> bool {
-    matches!(ending.what, EndingKind::Token | EndingKind::ClientCertificate)
+    matches!(
+        ending.what,
+        EndingKind::Token | EndingKind::ClientCertificate
+    )
 }
 
 fn delivered<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Ending> {
-    view.fleet.endings.iter().filter(|ending| is_delivered(ending))
+    view.fleet
+        .endings
+        .iter()
+        .filter(|ending| is_delivered(ending))
 }
 
 fn sentence(view: &View<'_>) -> String {
@@ -54,7 +60,10 @@ fn sentence(view: &View<'_>) -> String {
             _ => format!("The first of {} tokens {verb} {moment}", number(count)),
         };
     }
-    match (view.gap_of("targetaccesses").is_some(), view.fleet.endings.first()) {
+    match (
+        view.gap_of("targetaccesses").is_some(),
+        view.fleet.endings.first(),
+    ) {
         (true, _) => "When delivered tokens end is not known".to_owned(),
         (false, Some(first)) => format!(
             "No delivery writes a token; the {} {} {}",
@@ -68,19 +77,17 @@ fn sentence(view: &View<'_>) -> String {
 
 /// By when the delivered tokens have ended, if the hub stops now.
 fn outage_text(view: &View<'_>) -> Option<String> {
-    let ends: Vec<Timestamp> = delivered(view).map(|ending| ending.at).collect();
-    let by = |at: &Timestamp| relative(*at, view.now);
-    let (first, last) = (ends.first()?, ends.last()?);
-    if ends.len() < 3 {
-        return None;
-    }
-    let half = ends.get(ends.len() / 2)?;
+    let ends: Vec<Timestamp> = delivered(view)
+        .map(|ending| ending.at)
+        .filter(|at| *at > view.now)
+        .collect();
+    let in_words = |at: &Timestamp| relative(*at, view.now);
+    let (half, last) = (ends.get(ends.len() / 2)?, ends.last()?);
     Some(format!(
-        "If the hub stops now, callers that fetch a token are refused first; the first delivered one \
-         ends {}, half of them by {}, the last by {}.",
-        by(first),
-        by(half).trim_start_matches("in "),
-        by(last).trim_start_matches("in "),
+        "If the hub stops now, callers that fetch a token are refused first. Half of the delivered \
+         tokens have ended {}, and all of them {}.",
+        in_words(half),
+        in_words(last),
     ))
 }
 
@@ -89,7 +96,10 @@ fn counts_by_hour(view: &View<'_>) -> [usize; HOURS] {
     let mut counts = [0; HOURS];
     for ending in delivered(view).filter(|ending| ending.at >= view.now) {
         let hours = ending.at.duration_since(view.now).as_hours();
-        if let Some(count) = usize::try_from(hours).ok().and_then(|hour| counts.get_mut(hour)) {
+        if let Some(count) = usize::try_from(hours)
+            .ok()
+            .and_then(|hour| counts.get_mut(hour))
+        {
             *count += 1;
         }
     }

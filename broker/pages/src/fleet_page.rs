@@ -9,7 +9,6 @@ use crate::list::{column_heads, list_controls, pager};
 use crate::outlet::{Destination, Outlet, View};
 use crate::picture::state_bar;
 use crate::query::{PAGE_ROWS, Question, STATES, Sort};
-use crate::table::{cell, number_cell};
 use crate::words::{counted, health_shape, mark, number, relative, span, time_or};
 
 const PAGE: &str = "fleet";
@@ -50,7 +49,11 @@ pub(crate) fn fleet_content(view: &View<'_>, question: &Question) -> Content {
 
 /// How many targets have a state.
 pub(crate) fn count_state(fleet: &Fleet, health: Health) -> usize {
-    fleet.targets.iter().filter(|target| target.health == health).count()
+    fleet
+        .targets
+        .iter()
+        .filter(|target| target.health == health)
+        .count()
 }
 
 fn sentence(fleet: &Fleet, is_hidden: bool) -> String {
@@ -72,18 +75,34 @@ fn sentence(fleet: &Fleet, is_hidden: bool) -> String {
     let verb = |count: usize, singular: &'static str, plural: &'static str| {
         if count == 1 { singular } else { plural }
     };
-    let partly = if is_hidden { " of those that were readable" } else { "" };
+    let partly = if is_hidden {
+        " of those that were readable"
+    } else {
+        ""
+    };
     let rest = |count: usize| match count {
         0 => String::new(),
-        _ => format!(", {} {} attention", number(count), verb(count, "needs", "need")),
+        _ => format!(
+            ", {} {} attention",
+            number(count),
+            verb(count, "needs", "need")
+        ),
     };
     match (broken, attention, unknown) {
         (0, 0, 0) => format!("{}{partly} {}", of_all(all), verb(all, "works", "work")),
         (0, 0, unknown) => {
-            format!("{}{partly} {} not proven to work", of_all(unknown), verb(unknown, "is", "are"))
+            format!(
+                "{}{partly} {} not proven to work",
+                of_all(unknown),
+                verb(unknown, "is", "are")
+            )
         }
         (0, attention, _) => {
-            format!("{}{partly} {} attention", of_all(attention), verb(attention, "needs", "need"))
+            format!(
+                "{}{partly} {} attention",
+                of_all(attention),
+                verb(attention, "needs", "need")
+            )
         }
         (broken, attention, _) => format!(
             "{}{partly} {} not work{}",
@@ -172,7 +191,7 @@ fn target_list(view: &View<'_>, question: &Question) -> Markup {
         @if targets.is_empty() {
             (nothing_matches(PAGE, question, "target"))
         } @else {
-            table.list {
+            table.list.targets {
                 caption { "Targets" }
                 (column_heads(PAGE, question, &COLUMNS, in_viewer))
                 tbody {
@@ -209,6 +228,8 @@ fn matching_targets<'a>(view: &View<'a>, question: &Question) -> Vec<&'a TargetF
     targets
 }
 
+/// A row of the list. The style sheet names its cells on a narrow screen, because the file has 300
+/// of them.
 fn target_row(view: &View<'_>, target: &TargetFacts) -> Markup {
     let now = view.now;
     html! {
@@ -217,15 +238,15 @@ fn target_row(view: &View<'_>, target: &TargetFacts) -> Markup {
                 (view.target_name(&target.name))
                 (tags(target))
             }
-            (cell("State", state_and_cause(target)))
-            (cell("Tokens accepted", accepted_text(target)))
-            (cell("Trust", trust_text(target)))
-            (cell("CA ends", time_or(target.certificate_authority.ends, now, view.missing())))
-            (number_cell("Accesses", html! {
+            td { (state_and_cause(target)) }
+            td { (accepted_text(target)) }
+            td { (trust_text(target)) }
+            td { (time_or(target.certificate_authority.ends, now, view.missing())) }
+            td.number {
                 (number(target.accesses))
                 @if target.tenants > 0 { " " span.faint { "in " (number(target.tenants)) } }
-            }))
-            (cell("Runway", time_or(target.next_ending, now, "–")))
+            }
+            td { (time_or(target.next_ending, now, "–")) }
         }
     }
 }
@@ -266,9 +287,20 @@ fn trust_text(target: &TargetFacts) -> Markup {
     let Some(trust) = &target.trust else {
         return html! { span.faint { "not compared" } };
     };
-    let parts = [&trust.file, &trust.loaded_file, &trust.keys, &trust.behaviour];
-    let differing = parts.iter().filter(|part| matches!(part, Comparison::Differs { .. })).count();
-    let matching = parts.iter().filter(|part| matches!(part, Comparison::Matches)).count();
+    let parts = [
+        &trust.file,
+        &trust.loaded_file,
+        &trust.keys,
+        &trust.behaviour,
+    ];
+    let differing = parts
+        .iter()
+        .filter(|part| matches!(part, Comparison::Differs { .. }))
+        .count();
+    let matching = parts
+        .iter()
+        .filter(|part| matches!(part, Comparison::Matches))
+        .count();
     html! {
         @if differing > 0 {
             (health_shape(Health::Broken)) " " (counted(differing, "part differs", "parts differ"))
@@ -281,4 +313,3 @@ fn trust_text(target: &TargetFacts) -> Markup {
         }
     }
 }
-

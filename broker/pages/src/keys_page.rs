@@ -74,7 +74,10 @@ fn sentence(view: &View<'_>) -> String {
     match next {
         Some((key, at)) if at > view.now => {
             let moment = relative(at, view.now);
-            format!("{signs}; {} is safe to remove {moment}", short_kid(&key.kid))
+            format!(
+                "{signs}; {} is safe to remove {moment}",
+                short_kid(&key.kid)
+            )
         }
         Some((key, _)) => format!("{signs}; {} is safe to remove", short_kid(&key.kid)),
         None => signs,
@@ -99,25 +102,45 @@ struct Phase {
 
 /// The parts of a key's life as far as they are known.
 fn phases(key: &KeyLife, now: Timestamp, horizon: Timestamp) -> Vec<Phase> {
-    let end_of_life = [key.revoked_at, key.withdrawn_at, key.safe_to_remove_at, key.last_token_ends];
+    let end_of_life = [
+        key.revoked_at,
+        key.withdrawn_at,
+        key.safe_to_remove_at,
+        key.last_token_ends,
+    ];
     let gone = key.revoked_at.or(key.withdrawn_at);
     let trusted_until = end_of_life.into_iter().flatten().next().unwrap_or(horizon);
     let signs_until = match key.state {
         KeyState::Signs => Some(horizon),
         _ => key.signs_until,
     };
-    let signs_since = key.signs_since.or(gone).unwrap_or(now.max(key.active_at.unwrap_or(now)));
+    let signs_since = key
+        .signs_since
+        .or(gone)
+        .unwrap_or(now.max(key.active_at.unwrap_or(now)));
     let candidates = [
-        ("activating", 8, key.published_at, key.active_at.or(Some(signs_since))),
+        (
+            "activating",
+            8,
+            key.published_at,
+            key.active_at.or(Some(signs_since)),
+        ),
         ("active", 14, key.active_at, Some(signs_since)),
         ("signs", 24, key.signs_since, signs_until),
         ("verifies", 14, signs_until, Some(trusted_until)),
         ("over", 3, gone, Some(horizon)),
     ];
-    let phases = candidates.into_iter().filter_map(|(class, height, start, end)| {
-        let (start, end) = (start?, end?);
-        (start < end).then_some(Phase { class, height, start, end })
-    });
+    let phases = candidates
+        .into_iter()
+        .filter_map(|(class, height, start, end)| {
+            let (start, end) = (start?, end?);
+            (start < end).then_some(Phase {
+                class,
+                height,
+                start,
+                end,
+            })
+        });
     phases.collect()
 }
 
@@ -172,10 +195,10 @@ fn timeline(view: &View<'_>) -> Markup {
         figure {
             svg.timeline width="100%" height=(height) role="img" {
                 title { "Timeline of the signing keys; the table below has the same facts" }
+                line.now x1=(per_cent(now)) x2=(per_cent(now)) y1="18" y2=(height) {}
                 @for (index, key) in keys.iter().enumerate() {
                     (lane(&window, key, view.now, LANE_TOP + index * LANE_HEIGHT))
                 }
-                line.now x1=(per_cent(now)) x2=(per_cent(now)) y1="18" y2=(height) {}
                 text.now x=(per_cent(now)) y="12" text-anchor=(anchor(now)) { "now" }
             }
             figcaption {
@@ -203,7 +226,11 @@ fn lane(window: &Window, key: &KeyLife, now: Timestamp, top: usize) -> Markup {
 
 fn legend() -> Markup {
     let phases = [
-        ("activating", 8, "activating: published, not every target knows it"),
+        (
+            "activating",
+            8,
+            "activating: published, not every target knows it",
+        ),
         ("active", 14, "active: every target knows it"),
         ("signs", 24, "signs"),
         ("verifies", 14, "verifies: its tokens may live"),
@@ -238,10 +265,22 @@ fn state_word(state: KeyState) -> &'static str {
 
 fn key_table(view: &View<'_>) -> Markup {
     const COLUMNS: [&str; 10] = [
-        "Key", "State", "Published", "Active", "Signs since", "Signed until", "Live tokens",
-        "Last token ends", "Safe to remove", "Gone",
+        "Key",
+        "State",
+        "Published",
+        "Active",
+        "Signs since",
+        "Signed until",
+        "Live tokens",
+        "Last token ends",
+        "Safe to remove",
+        "Gone",
     ];
-    let missing = if view.fleet.keys.journal_read { "–" } else { view.missing() };
+    let missing = if view.fleet.keys.journal_read {
+        "–"
+    } else {
+        view.missing()
+    };
     let moment = |at: Option<Timestamp>| time_or(at, view.now, missing);
     let rows = html! {
         @for key in &view.fleet.keys.keys {
@@ -250,7 +289,7 @@ fn key_table(view: &View<'_>) -> Markup {
                     span.kid { (key.kid) }
                     @if let Some(algorithm) = &key.algorithm { " " span.code { (algorithm) } }
                 }
-                (cell("State", state_word(key.state)))
+                (cell("State", html! { span.mark { (state_word(key.state)) } }))
                 (cell("Published", moment(key.published_at)))
                 (cell("Active", moment(key.active_at)))
                 (cell("Signs since", moment(key.signs_since)))

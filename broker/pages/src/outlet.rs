@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_fleet::facts::{AccessFacts, Fleet};
 use keyferry_fleet::gap::Gap;
-use jiff::Timestamp;
 use maud::{Markup, html};
 
 /// The two ways in which the same facts are shown.
@@ -81,27 +81,43 @@ impl<'a> View<'a> {
             fleet,
             outlet,
             now: fleet.reading.judged_at,
-            targets: fleet.targets.iter().map(|target| target.name.as_str()).collect(),
-            tenants: fleet.tenants.iter().map(|tenant| tenant.namespace.as_str()).collect(),
+            targets: fleet
+                .targets
+                .iter()
+                .map(|target| target.name.as_str())
+                .collect(),
+            tenants: fleet
+                .tenants
+                .iter()
+                .map(|tenant| tenant.namespace.as_str())
+                .collect(),
             by_target,
         }
     }
 
     /// The accesses that name a target, worst first.
     pub(crate) fn accesses_of(&self, target: &ObjectName) -> &[&'a AccessFacts] {
-        self.by_target.get(target.as_str()).map_or(&[], Vec::as_slice)
+        self.by_target
+            .get(target.as_str())
+            .map_or(&[], Vec::as_slice)
     }
 
     /// The target's name, as a link if it has a page.
     pub(crate) fn target_name(&self, name: &ObjectName) -> Markup {
         let link = self.outlet.link(Destination::Target(name));
-        linked_name(name.as_str(), self.targets.contains(name.as_str()).then_some(link))
+        linked_name(
+            name.as_str(),
+            self.targets.contains(name.as_str()).then_some(link),
+        )
     }
 
     /// The namespace's name, as a link if it has a page.
     pub(crate) fn tenant_name(&self, name: &Namespace) -> Markup {
         let link = self.outlet.link(Destination::Tenant(name));
-        linked_name(name.as_str(), self.tenants.contains(name.as_str()).then_some(link))
+        linked_name(
+            name.as_str(),
+            self.tenants.contains(name.as_str()).then_some(link),
+        )
     }
 
     /// A heading below the page's own. In the file every section is one level deeper.
@@ -122,7 +138,11 @@ impl<'a> View<'a> {
 
     /// The text for a fact that is not there.
     pub(crate) fn missing(&self) -> &'static str {
-        if self.fleet.reading.redacted { "left out" } else { "not known" }
+        if self.fleet.reading.redacted {
+            "left out"
+        } else {
+            "not known"
+        }
     }
 }
 
@@ -147,10 +167,22 @@ mod tests {
         for (destination, outlet, link) in [
             (Destination::Fleet, Outlet::Viewer { depth: 0 }, "fleet"),
             (Destination::Fleet, Outlet::Viewer { depth: 1 }, "../fleet"),
-            (Destination::Target(&target), Outlet::Viewer { depth: 0 }, "target/prod.eu"),
-            (Destination::Tenant(&tenant), Outlet::Viewer { depth: 1 }, "../tenant/tenant-a"),
+            (
+                Destination::Target(&target),
+                Outlet::Viewer { depth: 0 },
+                "target/prod.eu",
+            ),
+            (
+                Destination::Tenant(&tenant),
+                Outlet::Viewer { depth: 1 },
+                "../tenant/tenant-a",
+            ),
             (Destination::Keys, Outlet::File, "#keys"),
-            (Destination::Target(&target), Outlet::File, "#target-prod.eu"),
+            (
+                Destination::Target(&target),
+                Outlet::File,
+                "#target-prod.eu",
+            ),
         ] {
             assert_eq!(outlet.link(destination), link);
         }

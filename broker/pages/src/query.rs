@@ -97,7 +97,10 @@ impl Question {
         if !self.search.is_empty() {
             query.append_pair("q", &self.search);
         }
-        if let Some((_, word)) = STATES.iter().find(|(health, _)| Some(*health) == self.state) {
+        if let Some((_, word)) = STATES
+            .iter()
+            .find(|(health, _)| Some(*health) == self.state)
+        {
             query.append_pair("state", word);
         }
         if self.sort != Sort::default() {
@@ -114,28 +117,46 @@ impl Question {
 
     /// The same question from its first row, with another state.
     pub(crate) fn with_state(&self, state: Option<Health>) -> Self {
-        Self { state, offset: 0, ..self.clone() }
+        Self {
+            state,
+            offset: 0,
+            ..self.clone()
+        }
     }
 
     /// The same question from its first row, in another order.
     pub(crate) fn with_sort(&self, sort: Sort) -> Self {
-        Self { sort, offset: 0, ..self.clone() }
+        Self {
+            sort,
+            offset: 0,
+            ..self.clone()
+        }
     }
 
     /// The same question without its text.
     pub(crate) fn without_search(&self) -> Self {
-        Self { search: String::new(), offset: 0, ..self.clone() }
+        Self {
+            search: String::new(),
+            offset: 0,
+            ..self.clone()
+        }
     }
 
     /// The same question from another row.
     pub(crate) fn from_row(&self, offset: usize) -> Self {
-        Self { offset, ..self.clone() }
+        Self {
+            offset,
+            ..self.clone()
+        }
     }
 
     /// Whether a row with these texts contains what is searched, in any case of letters.
     pub(crate) fn matches_any<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> bool {
         let search = self.search.to_lowercase();
-        search.is_empty() || texts.into_iter().any(|text| text.to_lowercase().contains(&search))
+        search.is_empty()
+            || texts
+                .into_iter()
+                .any(|text| text.to_lowercase().contains(&search))
     }
 }
 
@@ -149,7 +170,10 @@ mod tests {
     fn a_query_is_read_and_written() {
         for (query, link) in [
             ("", "fleet"),
-            ("q=prod+eu&state=broken&sort=runway&from=101", "fleet?q=prod+eu&state=broken&sort=runway&from=101"),
+            (
+                "q=prod+eu&state=broken&sort=runway&from=101",
+                "fleet?q=prod+eu&state=broken&sort=runway&from=101",
+            ),
             ("state=nonsense&sort=nonsense&from=x&other=1", "fleet"),
             ("sort=worst&from=1", "fleet"),
             ("from=150", "fleet?from=101"),
@@ -172,7 +196,10 @@ mod tests {
     #[test]
     fn a_change_of_the_question_starts_at_its_first_row() {
         let question = Question::parse("q=a&from=201");
-        assert_eq!(question.with_state(Some(Health::Ready)).link("x"), "x?q=a&state=ready");
+        assert_eq!(
+            question.with_state(Some(Health::Ready)).link("x"),
+            "x?q=a&state=ready"
+        );
         assert_eq!(question.with_sort(Sort::Name).link("x"), "x?q=a&sort=name");
         assert_eq!(question.without_search().link("x"), "x");
         assert_eq!(question.from_row(100).link("x"), "x?q=a&from=101");

@@ -64,7 +64,10 @@ mod tests {
     fn no_policy_allows_a_script() {
         for policy in [viewer_policy(), file_policy()] {
             assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"));
-            assert!(!policy.contains("script") && !policy.contains("unsafe"), "{policy}");
+            assert!(
+                !policy.contains("script") && !policy.contains("unsafe"),
+                "{policy}"
+            );
         }
     }
 }

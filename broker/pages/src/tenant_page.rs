@@ -6,13 +6,13 @@ use keyferry_api::name::ObjectName;
 use keyferry_fleet::facts::{AccessFacts, Answer, Fleet, Health, TenantFacts};
 use maud::{Markup, html};
 
-use crate::access_table::access_table;
+use crate::access_table::{Shown, access_table};
 use crate::document::Content;
 use crate::empty::{nothing_matches, unreadable};
 use crate::list::{column_heads, list_controls, pager};
 use crate::outlet::{Outlet, View};
 use crate::query::{PAGE_ROWS, Question, STATES, Sort};
-use crate::table::{cell, number_cell, rest_note, table};
+use crate::table::{cell, rest_note, table};
 use crate::words::{counted, health_word, mark, mark_with, number, time_or};
 
 const PAGE: &str = "tenants";
@@ -53,7 +53,12 @@ fn tenants_sentence(view: &View<'_>) -> String {
             None => "No namespace has an access".to_owned(),
         };
     }
-    let count = |health| tenants.iter().filter(|tenant| tenant.health == health).count();
+    let count = |health| {
+        tenants
+            .iter()
+            .filter(|tenant| tenant.health == health)
+            .count()
+    };
     let all = counted(tenants.len(), "namespace has", "namespaces have");
     let trouble: Vec<String> = STATES
         .iter()
@@ -71,7 +76,12 @@ fn tenant_list(view: &View<'_>, question: &Question) -> Markup {
     let in_viewer = view.outlet != Outlet::File;
     let rows = if in_viewer { PAGE_ROWS } else { tenants.len() };
     let counts = STATES.map(|(health, word)| {
-        let count = view.fleet.tenants.iter().filter(|tenant| tenant.health == health).count();
+        let count = view
+            .fleet
+            .tenants
+            .iter()
+            .filter(|tenant| tenant.health == health)
+            .count();
         (health, word, count)
     });
     html! {
@@ -79,7 +89,7 @@ fn tenant_list(view: &View<'_>, question: &Question) -> Markup {
         @if tenants.is_empty() {
             (nothing_matches(PAGE, question, "namespace"))
         } @else {
-            table.list {
+            table.list.tenants {
                 caption { "Tenants" }
                 (column_heads(PAGE, question, &COLUMNS, in_viewer))
                 tbody {
@@ -96,7 +106,9 @@ fn tenant_list(view: &View<'_>, question: &Question) -> Markup {
 fn matching_tenants<'a>(fleet: &'a Fleet, question: &Question) -> Vec<&'a TenantFacts> {
     let matches = |tenant: &&TenantFacts| {
         let names = tenant.targets.iter().chain(&tenant.service_accounts);
-        let texts = names.map(ObjectName::as_str).chain([tenant.namespace.as_str()]);
+        let texts = names
+            .map(ObjectName::as_str)
+            .chain([tenant.namespace.as_str()]);
         question.state.is_none_or(|state| state == tenant.health) && question.matches_any(texts)
     };
     let mut tenants: Vec<&TenantFacts> = fleet.tenants.iter().filter(matches).collect();
@@ -115,38 +127,57 @@ fn matching_tenants<'a>(fleet: &'a Fleet, question: &Question) -> Vec<&'a Tenant
 fn tenant_row(view: &View<'_>, tenant: &TenantFacts) -> Markup {
     let namespace = &tenant.namespace;
     let in_file = view.outlet == Outlet::File;
-    let accounts: Vec<&str> = tenant.service_accounts.iter().map(ObjectName::as_str).collect();
+    let accounts: Vec<&str> = tenant
+        .service_accounts
+        .iter()
+        .map(ObjectName::as_str)
+        .collect();
     html! {
         tr id=[in_file.then(|| format!("tenant-{namespace}"))] {
             th scope="row" {
                 @if in_file { (namespace) } @else { (view.tenant_name(namespace)) }
             }
-            (cell("State", mark(tenant.health)))
-            (cell("Targets", target_names(tenant, in_file)))
-            (cell("As", accounts.join(", ")))
-            (number_cell("Accesses", number(tenant.accesses)))
-            (cell("Runway", time_or(tenant.next_ending, view.now, "–")))
+            td { (mark(tenant.health)) }
+            td { (target_names(tenant, in_file)) }
+            td { (accounts.join(", ")) }
+            td.number { (number(tenant.accesses)) }
+            td { (time_or(tenant.next_ending, view.now, "–")) }
         }
     }
 }
 
 /// The targets by name; a list of the viewer names the first of them, because the page has all.
 fn target_names(tenant: &TenantFacts, in_file: bool) -> String {
-    let limit = if in_file { tenant.targets.len() } else { NAMED_TARGETS };
-    let mut names: Vec<String> =
-        tenant.targets.iter().take(limit).map(ToString::to_string).collect();
+    let limit = if in_file {
+        tenant.targets.len()
+    } else {
+        NAMED_TARGETS
+    };
+    let mut names: Vec<String> = tenant
+        .targets
+        .iter()
+        .take(limit)
+        .map(ToString::to_string)
+        .collect();
     if tenant.targets.len() > limit {
         names.push(format!("and {} more", number(tenant.targets.len() - limit)));
     }
     names.join(", ")
 }
 
-pub(crate) fn tenant_content(view: &View<'_>, tenant: &TenantFacts, question: &Question) -> Content {
+pub(crate) fn tenant_content(
+    view: &View<'_>,
+    tenant: &TenantFacts,
+    question: &Question,
+) -> Content {
     let namespace = &tenant.namespace;
     let of_tenant = |access: &&AccessFacts| access.name.namespace == *namespace;
     let mut accesses: Vec<&AccessFacts> = view.fleet.accesses.iter().filter(of_tenant).collect();
     accesses.sort_by_key(|access| access.health);
-    let trouble = accesses.iter().filter(|access| access.health != Health::Ready).count();
+    let trouble = accesses
+        .iter()
+        .filter(|access| access.health != Health::Ready)
+        .count();
     let reach = format!(
         "{namespace} reaches {} as {}",
         counted(tenant.targets.len(), "target", "targets"),
@@ -156,12 +187,16 @@ pub(crate) fn tenant_content(view: &View<'_>, tenant: &TenantFacts, question: &Q
         title: format!("Tenant {namespace}"),
         sentence: match trouble {
             0 => reach,
-            _ => format!("{reach}; {} of {} accesses are not ready", number(trouble), number(accesses.len())),
+            _ => format!(
+                "{reach}; {} of {} accesses are not ready",
+                number(trouble),
+                number(accesses.len())
+            ),
         },
         body: html! {
             (matrix(view, tenant, &accesses))
             (view.heading("Accesses"))
-            (access_table(view, &accesses, question, namespace.as_str()))
+            (access_table(view, &accesses, question, namespace.as_str(), Shown::EachTarget))
             (access_findings(view, &accesses))
         },
     }
@@ -170,7 +205,10 @@ pub(crate) fn tenant_content(view: &View<'_>, tenant: &TenantFacts, question: &Q
 /// What is wrong with each access, in the words of its conditions.
 fn access_findings(view: &View<'_>, accesses: &[&AccessFacts]) -> Markup {
     let findings = accesses.iter().flat_map(|access| {
-        access.findings.iter().map(move |finding| (&access.name.name, finding))
+        access
+            .findings
+            .iter()
+            .map(move |finding| (&access.name.name, finding))
     });
     let rows = html! {
         @for (access, finding) in findings.clone().take(PAGE_ROWS) {
@@ -197,7 +235,9 @@ fn matrix(view: &View<'_>, tenant: &TenantFacts, accesses: &[&AccessFacts]) -> M
     let mut cells: BTreeMap<(&ObjectName, &ObjectName), &AccessFacts> = BTreeMap::new();
     for access in accesses {
         // Worst first, so the worst of several stays.
-        cells.entry((&access.target, &access.service_account)).or_insert(access);
+        cells
+            .entry((&access.target, &access.service_account))
+            .or_insert(access);
     }
     html! {
         @if accounts.len() <= MAX_MATRIX_ACCOUNTS && tenant.targets.len() <= PAGE_ROWS {

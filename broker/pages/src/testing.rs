@@ -33,7 +33,9 @@ pub fn empty_fleet() -> Fleet {
     Fleet {
         schema: SCHEMA,
         reading: Reading {
-            source: Source::Hub { server: text("https://hub.example.com:6443") },
+            source: Source::Hub {
+                server: text("https://hub.example.com:6443"),
+            },
             user: Some(text("alice@example.com")),
             read_at: after(-1),
             judged_at: judged_at(),
@@ -46,7 +48,10 @@ pub fn empty_fleet() -> Fleet {
         targets: Vec::new(),
         tenants: Vec::new(),
         accesses: Vec::new(),
-        keys: KeyFacts { journal_read: true, ..KeyFacts::default() },
+        keys: KeyFacts {
+            journal_read: true,
+            ..KeyFacts::default()
+        },
         endings: Vec::new(),
         denials: DenialFacts::default(),
     }
@@ -124,7 +129,10 @@ pub fn ready_access(name: &str, target: &str, account: &str, minutes: i64) -> Ac
             renew_at: Some(after(minutes / 2)),
             key_id: Some(text("kRt0lq5pVn2sYwXb8Jd4aGf6hUe1cMi9oZr3TqLxBvE")),
         }],
-        user: Some(text(&format!("hub:system:serviceaccount:{}:{account}", name.split('/').next().unwrap()))),
+        user: Some(text(&format!(
+            "hub:system:serviceaccount:{}:{account}",
+            name.split('/').next().unwrap()
+        ))),
         accepted: Answer::Yes,
         asked_at: Some(after(-3)),
         exposure_until: Some(ends),
@@ -147,12 +155,21 @@ pub fn sample_fleet() -> Fleet {
             accepted: AcceptedFacts::default(),
             relying_party: true,
             address: None,
-            reachable: Answer::Unknown { why: text("it is no Kubernetes cluster") },
-            file_active: Answer::Unknown { why: text("it is no Kubernetes cluster") },
-            keys_read: Answer::Unknown { why: text("no request of it was seen") },
+            reachable: Answer::Unknown {
+                why: text("it is no Kubernetes cluster"),
+            },
+            file_active: Answer::Unknown {
+                why: text("it is no Kubernetes cluster"),
+            },
+            keys_read: Answer::Unknown {
+                why: text("no request of it was seen"),
+            },
             ..ready_target("registry")
         },
-        TargetFacts { hub: true, ..ready_target("hub") },
+        TargetFacts {
+            hub: true,
+            ..ready_target("hub")
+        },
         ready_target("stage"),
     ];
     fleet.accesses = vec![
@@ -160,7 +177,10 @@ pub fn sample_fleet() -> Fleet {
         ready_access("tenant-a/apps-stage", "stage", "reconciler", 131),
         AccessFacts {
             health: Health::Broken,
-            accepted: Answer::No { reason: text("TargetUntrusted"), message: text("Unauthorized") },
+            accepted: Answer::No {
+                reason: text("TargetUntrusted"),
+                message: text("Unauthorized"),
+            },
             cause: text("the target refused its token"),
             reason: Some(text("TargetUntrusted")),
             callers: vec![text("tenant-a/ci")],
@@ -168,11 +188,16 @@ pub fn sample_fleet() -> Fleet {
                 health: Health::Broken,
                 condition: text("Accepted"),
                 reason: text("TargetUntrusted"),
-                message: text("prod-us answered 401 Unauthorized to a token for tenant-a/reconciler"),
+                message: text(
+                    "prod-us answered 401 Unauthorized to a token for tenant-a/reconciler",
+                ),
             }],
             ..ready_access("tenant-a/apps-us", "prod-us", "reconciler", 158)
         },
-        AccessFacts { suspended: true, ..ready_access("tenant-b/deploy", "stage", "ci", 171) },
+        AccessFacts {
+            suspended: true,
+            ..ready_access("tenant-b/deploy", "stage", "ci", 171)
+        },
         ready_access("tenant-b/inspect", "hub", "viewer", 190),
     ];
     complete(fleet)
@@ -188,24 +213,38 @@ fn untrusted_target() -> TargetFacts {
             reason: text("TargetUntrusted"),
             message: text("it answered 401 Unauthorized to a token that its file would accept"),
         },
-        keys_read: Answer::Unknown { why: text("no request for the keys was seen in 20 min") },
-        accepted: AcceptedFacts { accepted: 0, refused: 1, unanswered: 0, asked: 1, asked_at: Some(after(-2)) },
+        keys_read: Answer::Unknown {
+            why: text("no request for the keys was seen in 20 min"),
+        },
+        accepted: AcceptedFacts {
+            accepted: 0,
+            refused: 1,
+            unanswered: 0,
+            asked: 1,
+            asked_at: Some(after(-2)),
+        },
         findings: vec![Finding {
             health: Health::Broken,
             condition: text("TrustsIssuer"),
             reason: text("TargetUntrusted"),
-            message: text("the target refused 1 of 1 tokens; its AuthenticationConfiguration may not be loaded"),
+            message: text(
+                "the target refused 1 of 1 tokens; its AuthenticationConfiguration may not be loaded",
+            ),
         }],
         trust: Some(TrustFacts {
             file: Comparison::Differs {
                 differences: vec![
-                    text("jwt[0].issuer.audiences: has https://prod.example.com, needs https://prod-us.example.com"),
+                    text(
+                        "jwt[0].issuer.audiences: has https://prod.example.com, needs https://prod-us.example.com",
+                    ),
                     text("jwt[0].claimMappings.username.expression: differs"),
                 ],
             },
             loaded_file: Comparison::Matches,
             keys: Comparison::Matches,
-            behaviour: Comparison::NotCompared { why: "needs --prove".to_owned() },
+            behaviour: Comparison::NotCompared {
+                why: "needs --prove".to_owned(),
+            },
         }),
         ..ready_target("prod-us")
     }
@@ -228,17 +267,27 @@ fn ending_target() -> TargetFacts {
 /// Adds what follows from targets and accesses: counts, tenants, endings, keys and refusals.
 fn complete(mut fleet: Fleet) -> Fleet {
     for target in &mut fleet.targets {
-        let accesses = || fleet.accesses.iter().filter(|access| access.target == target.name);
+        let accesses = || {
+            fleet
+                .accesses
+                .iter()
+                .filter(|access| access.target == target.name)
+        };
         target.accesses = accesses().count();
         target.next_ending = accesses().filter_map(|access| access.exposure_until).min();
-        let mut namespaces: Vec<&Namespace> = accesses().map(|access| &access.name.namespace).collect();
+        let mut namespaces: Vec<&Namespace> =
+            accesses().map(|access| &access.name.namespace).collect();
         namespaces.sort();
         namespaces.dedup();
         target.tenants = namespaces.len();
     }
     fleet.tenants = tenants(&fleet.accesses);
     fleet.endings = endings(&fleet);
-    fleet.runway = fleet.endings.iter().find(|ending| ending.what == EndingKind::Token).cloned();
+    fleet.runway = fleet
+        .endings
+        .iter()
+        .find(|ending| ending.what == EndingKind::Token)
+        .cloned();
     fleet.keys = key_facts();
     fleet.denials = denial_facts();
     fleet
@@ -248,7 +297,10 @@ fn tenants(accesses: &[AccessFacts]) -> Vec<TenantFacts> {
     let mut tenants: Vec<TenantFacts> = Vec::new();
     for access in accesses {
         let namespace = &access.name.namespace;
-        if tenants.last().is_none_or(|tenant| tenant.namespace != *namespace) {
+        if tenants
+            .last()
+            .is_none_or(|tenant| tenant.namespace != *namespace)
+        {
             tenants.push(TenantFacts {
                 namespace: namespace.clone(),
                 health: Health::Ready,
@@ -359,11 +411,40 @@ fn denial_facts() -> DenialFacts {
         lines: 4812,
         since: Some(after(-60 * 7)),
         groups: vec![
-            group("TargetNotGranted", "tenant-b", &[(12, 9), (13, 31), (14, 44), (15, 40), (16, 22), (17, 4), (41, 12), (42, 41)]),
-            group("CallerTokenExpired", "tenant-a", &[(3, 1), (27, 2), (55, 4)]),
+            group(
+                "TargetNotGranted",
+                "tenant-b",
+                &[
+                    (12, 9),
+                    (13, 31),
+                    (14, 44),
+                    (15, 40),
+                    (16, 22),
+                    (17, 4),
+                    (41, 12),
+                    (42, 41),
+                ],
+            ),
+            group(
+                "CallerTokenExpired",
+                "tenant-a",
+                &[(3, 1), (27, 2), (55, 4)],
+            ),
             group("CallerUnknown", "", &[(59, 4)]),
         ],
-        newest: vec![denial(-1, "tenant-b/default"), denial(-2, "tenant-b/default"), Denial { caller: None, access: None, target: None, reason: text("CallerUnknown"), cause: "The token names no ServiceAccount of this hub.".to_owned(), fix: "request a token of the hub with Keyferry's audience".to_owned(), ..denial(-5, "") }],
+        newest: vec![
+            denial(-1, "tenant-b/default"),
+            denial(-2, "tenant-b/default"),
+            Denial {
+                caller: None,
+                access: None,
+                target: None,
+                reason: text("CallerUnknown"),
+                cause: "The token names no ServiceAccount of this hub.".to_owned(),
+                fix: "request a token of the hub with Keyferry's audience".to_owned(),
+                ..denial(-5, "")
+            },
+        ],
     }
 }
 

@@ -23,7 +23,11 @@ pub(crate) fn number(count: usize) -> String {
 
 /// The number with the noun that fits it.
 pub(crate) fn counted(count: usize, singular: &str, plural: &str) -> String {
-    format!("{} {}", number(count), if count == 1 { singular } else { plural })
+    format!(
+        "{} {}",
+        number(count),
+        if count == 1 { singular } else { plural }
+    )
 }
 
 /// A length of time in at most two units, rounded down.
