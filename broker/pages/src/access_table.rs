@@ -7,9 +7,19 @@ use maud::{Markup, html};
 use crate::list::pager;
 use crate::outlet::View;
 use crate::query::{PAGE_ROWS, Question};
-use crate::table::cell;
+use crate::table::{cell, rest_note};
 use crate::target_page::{answer_mark, joined};
 use crate::words::{mark, number, time, time_or};
+
+/// Rows of one target in the file.
+const MAX_FILE_ROWS: usize = 5000;
+
+/// Whether the page is about one target, so that no row has to name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    OneTarget,
+    EachTarget,
+}
 
 /// A page of accesses, worst first. `page` is the last part of the page's own path.
 pub(crate) fn access_table(
@@ -17,8 +27,9 @@ pub(crate) fn access_table(
     accesses: &[&AccessFacts],
     question: &Question,
     page: &str,
+    shown: Shown,
 ) -> Markup {
-    let shown = accesses.iter().skip(question.offset).take(PAGE_ROWS);
+    let rows = accesses.iter().skip(question.offset).take(PAGE_ROWS);
     html! {
         @if accesses.is_empty() {
             p {
@@ -32,19 +43,20 @@ pub(crate) fn access_table(
                 caption { "Accesses" }
                 thead {
                     tr {
-                        th scope="col" { "Access" } th scope="col" { "State" } th scope="col" { "Target" }
+                        th scope="col" { "Access" } th scope="col" { "State" }
+                        @if shown == Shown::EachTarget { th scope="col" { "Target" } }
                         th scope="col" { "As" } th scope="col" { "Deliveries" } th scope="col" { "Accepted" }
                         th scope="col" { "Exposed until" }
                     }
                 }
-                tbody { @for access in shown { (access_row(view, access)) } }
+                tbody { @for access in rows { (access_row(view, access, shown)) } }
             }
             (pager(page, question, accesses.len()))
         }
     }
 }
 
-fn access_row(view: &View<'_>, access: &AccessFacts) -> Markup {
+fn access_row(view: &View<'_>, access: &AccessFacts, shown: Shown) -> Markup {
     html! {
         tr {
             th scope="row" {
@@ -56,7 +68,7 @@ fn access_row(view: &View<'_>, access: &AccessFacts) -> Markup {
                 @if !access.cause.is_empty() { " " span.cause { (access.cause) } }
                 @if let Some(reason) = &access.reason { " " span.code { (reason) } }
             }))
-            (cell("Target", view.target_name(&access.target)))
+            @if shown == Shown::EachTarget { (cell("Target", view.target_name(&access.target))) }
             (cell("As", html! {
                 (access.service_account)
                 @if !access.callers.is_empty() { ", for " (joined(&access.callers)) }
@@ -89,8 +101,10 @@ fn delivery_text(now: Timestamp, delivery: &DeliveryFacts) -> Markup {
 }
 
 /// The accesses of a target in the file, where 10,000 rows have to stay small: moments are absolute,
-/// because the file is read later.
+/// because the file is read later. The names have no `scope`, which a first column of heads has by
+/// itself.
 pub(crate) fn access_rows(view: &View<'_>, accesses: &[&AccessFacts]) -> Markup {
+    let rows = accesses.iter().take(MAX_FILE_ROWS);
     html! {
         table {
             thead {
@@ -99,8 +113,9 @@ pub(crate) fn access_rows(view: &View<'_>, accesses: &[&AccessFacts]) -> Markup 
                     th scope="col" { "Deliveries" } th scope="col" { "First ends" }
                 }
             }
-            tbody { @for access in accesses { (small_access_row(view, access)) } }
+            tbody { @for access in rows { (small_access_row(view, access)) } }
         }
+        (rest_note(MAX_FILE_ROWS, accesses.len(), "accesses"))
     }
 }
 
@@ -117,7 +132,7 @@ fn small_access_row(view: &View<'_>, access: &AccessFacts) -> Markup {
         .collect();
     html! {
         tr {
-            th scope="row" { (access.name) }
+            th { (access.name) }
             td {
                 @if access.health == Health::Ready {
                     "● ready"

@@ -77,19 +77,17 @@ fn sentence(view: &View<'_>) -> String {
 
 /// By when the delivered tokens have ended, if the hub stops now.
 fn outage_text(view: &View<'_>) -> Option<String> {
-    let ends: Vec<Timestamp> = delivered(view).map(|ending| ending.at).collect();
-    let by = |at: &Timestamp| relative(*at, view.now);
-    let (first, last) = (ends.first()?, ends.last()?);
-    if ends.len() < 3 {
-        return None;
-    }
-    let half = ends.get(ends.len() / 2)?;
+    let ends: Vec<Timestamp> = delivered(view)
+        .map(|ending| ending.at)
+        .filter(|at| *at > view.now)
+        .collect();
+    let in_words = |at: &Timestamp| relative(*at, view.now);
+    let (half, last) = (ends.get(ends.len() / 2)?, ends.last()?);
     Some(format!(
-        "If the hub stops now, callers that fetch a token are refused first; the first delivered one \
-         ends {}, half of them by {}, the last by {}.",
-        by(first),
-        by(half).trim_start_matches("in "),
-        by(last).trim_start_matches("in "),
+        "If the hub stops now, callers that fetch a token are refused first. Half of the delivered \
+         tokens have ended {}, and all of them {}.",
+        in_words(half),
+        in_words(last),
     ))
 }
 

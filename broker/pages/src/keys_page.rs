@@ -195,10 +195,10 @@ fn timeline(view: &View<'_>) -> Markup {
         figure {
             svg.timeline width="100%" height=(height) role="img" {
                 title { "Timeline of the signing keys; the table below has the same facts" }
+                line.now x1=(per_cent(now)) x2=(per_cent(now)) y1="18" y2=(height) {}
                 @for (index, key) in keys.iter().enumerate() {
                     (lane(&window, key, view.now, LANE_TOP + index * LANE_HEIGHT))
                 }
-                line.now x1=(per_cent(now)) x2=(per_cent(now)) y1="18" y2=(height) {}
                 text.now x=(per_cent(now)) y="12" text-anchor=(anchor(now)) { "now" }
             }
             figcaption {
@@ -289,7 +289,7 @@ fn key_table(view: &View<'_>) -> Markup {
                     span.kid { (key.kid) }
                     @if let Some(algorithm) = &key.algorithm { " " span.code { (algorithm) } }
                 }
-                (cell("State", state_word(key.state)))
+                (cell("State", html! { span.mark { (state_word(key.state)) } }))
                 (cell("Published", moment(key.published_at)))
                 (cell("Active", moment(key.active_at)))
                 (cell("Signs since", moment(key.signs_since)))

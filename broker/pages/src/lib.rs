@@ -44,6 +44,9 @@ pub const READ_AGAIN_PATH: &str = "read-again";
 /// The longest path that a page repeats.
 const MAX_SHOWN_PATH: usize = 100;
 
+/// Beyond it the sections of the file's targets say how many accesses there are, without a row each.
+const MAX_SECTION_BYTES: usize = 1_750_000;
+
 /// A page that the viewer answers with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -141,12 +144,16 @@ fn unknown_content(view: &View<'_>, path: &str) -> Content {
 
 /// The section of the file with each target.
 fn targets_content(view: &View<'_>) -> Content {
-    let sections: Markup = html! {
-        @for target in &view.fleet.targets { (target_page::target_section(view, target)) }
-    };
+    let mut bytes = 0;
+    let sections = view.fleet.targets.iter().map(|target| {
+        let section = target_page::target_section(view, target, bytes < MAX_SECTION_BYTES);
+        bytes += section.0.len();
+        section
+    });
+    let sections: Vec<Markup> = sections.collect();
     Content {
         title: "Targets".to_owned(),
         sentence: "Each target, worst first".to_owned(),
-        body: sections,
+        body: html! { @for section in &sections { (section) } },
     }
 }

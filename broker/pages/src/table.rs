@@ -3,6 +3,8 @@
 
 use maud::{Markup, Render, html};
 
+use crate::words::number;
+
 /// A table with headings as text.
 pub(crate) fn table(caption: &str, columns: &[&str], rows: &Markup) -> Markup {
     html! {
@@ -29,8 +31,8 @@ pub(crate) fn rest_note(shown: usize, all: usize, plural: &str) -> Markup {
     html! {
         @if all > shown {
             p.note {
-                "The first " (crate::words::number(shown)) " of " (crate::words::number(all)) " "
-                (plural) ". All of them: " code { "keyferry fleet -o json" }
+                @if shown > 0 { "The first " (number(shown)) " of " }
+                (number(all)) " " (plural) ". All of them: " code { "keyferry fleet -o json" }
             }
         }
     }

@@ -6,13 +6,13 @@ use keyferry_api::name::ObjectName;
 use keyferry_fleet::facts::{AccessFacts, Answer, Fleet, Health, TenantFacts};
 use maud::{Markup, html};
 
-use crate::access_table::access_table;
+use crate::access_table::{Shown, access_table};
 use crate::document::Content;
 use crate::empty::{nothing_matches, unreadable};
 use crate::list::{column_heads, list_controls, pager};
 use crate::outlet::{Outlet, View};
 use crate::query::{PAGE_ROWS, Question, STATES, Sort};
-use crate::table::{cell, number_cell, rest_note, table};
+use crate::table::{cell, rest_note, table};
 use crate::words::{counted, health_word, mark, mark_with, number, time_or};
 
 const PAGE: &str = "tenants";
@@ -89,7 +89,7 @@ fn tenant_list(view: &View<'_>, question: &Question) -> Markup {
         @if tenants.is_empty() {
             (nothing_matches(PAGE, question, "namespace"))
         } @else {
-            table.list {
+            table.list.tenants {
                 caption { "Tenants" }
                 (column_heads(PAGE, question, &COLUMNS, in_viewer))
                 tbody {
@@ -137,11 +137,11 @@ fn tenant_row(view: &View<'_>, tenant: &TenantFacts) -> Markup {
             th scope="row" {
                 @if in_file { (namespace) } @else { (view.tenant_name(namespace)) }
             }
-            (cell("State", mark(tenant.health)))
-            (cell("Targets", target_names(tenant, in_file)))
-            (cell("As", accounts.join(", ")))
-            (number_cell("Accesses", number(tenant.accesses)))
-            (cell("Runway", time_or(tenant.next_ending, view.now, "–")))
+            td { (mark(tenant.health)) }
+            td { (target_names(tenant, in_file)) }
+            td { (accounts.join(", ")) }
+            td.number { (number(tenant.accesses)) }
+            td { (time_or(tenant.next_ending, view.now, "–")) }
         }
     }
 }
@@ -196,7 +196,7 @@ pub(crate) fn tenant_content(
         body: html! {
             (matrix(view, tenant, &accesses))
             (view.heading("Accesses"))
-            (access_table(view, &accesses, question, namespace.as_str()))
+            (access_table(view, &accesses, question, namespace.as_str(), Shown::EachTarget))
             (access_findings(view, &accesses))
         },
     }
