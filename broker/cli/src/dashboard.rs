@@ -2,6 +2,7 @@
 //! answers GET and changes nothing.
 
 mod answers;
+pub(crate) mod bound_viewer;
 pub(crate) mod current_facts;
 mod guard;
 mod page_path;
@@ -16,7 +17,7 @@ use self::viewer::Viewer;
 
 /// Why the viewer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ViewerEnd {
+pub(crate) enum ViewerEnd {
     /// Its reader sent no request for an hour.
     Idle,
     /// A signal came.

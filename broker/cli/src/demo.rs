@@ -2,7 +2,9 @@
 //! [`stage`] starts and wires them, [`steps`] shows what happens.
 
 mod auth_file;
+mod generated_fleet;
 mod impersonation;
+mod observed_fleet;
 mod screen;
 mod stage;
 mod steps;
@@ -11,17 +13,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use futures::FutureExt;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
 use keyferry_testing::RbacPolicy;
 
 use self::auth_file::AuthFile;
+use self::generated_fleet::GeneratedArgs;
+use self::observed_fleet::DemoReader;
 use self::screen::Screen;
 use self::stage::{Stage, StageOptions};
 use crate::args::TARGET;
 use crate::args::impersonation_args::ImpersonationArgs;
 use crate::args::start_args::file;
 use crate::command_error::CommandError;
+use crate::dashboard::bound_viewer::BoundViewer;
 use crate::signals::stop_signal;
 use crate::ui;
 
@@ -54,6 +60,8 @@ pub(crate) struct DemoArgs {
     service_account: ServiceAccount,
     #[command(flatten)]
     impersonation: ImpersonationArgs,
+    #[command(flatten)]
+    generated: GeneratedArgs,
 }
 
 /// Why the demo failed.
@@ -78,7 +86,11 @@ enum DemoError {
 /// Shows the steps, and keeps the servers running until a signal; returns the exit code.
 pub(crate) async fn run(args: DemoArgs) -> ExitCode {
     let screen = Screen::new(ui::uses_colour());
-    match show(&screen, &args).await {
+    let shown = match args.generated.size() {
+        Some(size) => generated_fleet::show(&screen, size).await,
+        None => show(&screen, &args).await,
+    };
+    match shown {
         Ok(()) => ExitCode::SUCCESS,
         Err(DemoError::Command(error)) => ui::command_misused(&error),
         Err(error @ DemoError::Refused(_)) => ui::fail(
@@ -122,10 +134,16 @@ async fn show(screen: &Screen, args: &DemoArgs) -> Result<(), DemoError> {
         signatures on loopback",
     )?;
     let stage = Stage::start(options).await?;
-    steps::play(&stage, screen).await?;
+    let user = steps::play(&stage, screen).await?;
     if !args.once {
+        let reader = DemoReader::new(&stage, user);
+        let viewer = BoundViewer::bind(Box::new(reader)).await?;
+        steps::show_link(&viewer.link(), screen)?;
         steps::try_next(&stage, screen)?;
-        stop_signal().await;
+        // An hour without a request ends the viewer, and not the demo.
+        let stopped = stop_signal().shared();
+        let _ = viewer.serve(stopped.clone()).await?;
+        stopped.await;
     }
     stage.stop().await
 }

@@ -50,7 +50,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// One example of each command, and of each command below it. A test checks that the command line
 /// accepts them.
-const EXAMPLES: [(&str, &str); 42] = [
+const EXAMPLES: [(&str, &str); 44] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",

@@ -79,6 +79,8 @@ pub enum Source {
         /// Its path as it was given.
         path: ForeignText,
     },
+    /// The embedded hub and target of `demo`.
+    Demo,
     /// Made up by `demo`, with this seed. Every page says so.
     Generated {
         /// The seed.

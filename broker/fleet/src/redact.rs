@@ -26,7 +26,7 @@ pub fn redact(fleet: Fleet) -> Fleet {
         Source::Folder { .. } => Source::Folder {
             path: ForeignText::new("redacted"),
         },
-        generated @ Source::Generated { .. } => generated,
+        own @ (Source::Demo | Source::Generated { .. }) => own,
     };
     if let Some(failed) = &mut fleet.reading.failed {
         failed.message = ForeignText::default();

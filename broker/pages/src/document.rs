@@ -162,6 +162,12 @@ fn notices(view: &View<'_>) -> Markup {
         @if let Source::Generated { seed } = reading.source {
             p.notice { b { "Generated. " } "None of this exists: a made-up fleet with seed " (seed) "." }
         }
+        @if reading.source == Source::Demo {
+            p.notice {
+                b { "The demo. " }
+                "Its hub and its target run in this process; the exchange and the refusal are those that it has just made."
+            }
+        }
         @if reading.redacted {
             p.notice {
                 b { "Redacted. " } "Addresses, audiences, users and namespaces of others are left out."
@@ -232,6 +238,7 @@ fn source_text(reading: &Reading) -> String {
     match &reading.source {
         Source::Hub { server } => format!("the hub {server}"),
         Source::Folder { path } => format!("the folder {path}"),
+        Source::Demo => "the demo's embedded hub and target".to_owned(),
         Source::Generated { seed } => format!("generated with seed {seed}"),
     }
 }
@@ -241,6 +248,7 @@ fn reader_text(reading: &Reading) -> String {
         (Some(user), _) => user.to_string(),
         (None, Source::Hub { .. }) if reading.redacted => "left out".to_owned(),
         (None, Source::Hub { .. }) => "not known".to_owned(),
+        (None, Source::Demo) => "the demo".to_owned(),
         (None, _) => "nobody: no hub was asked".to_owned(),
     }
 }

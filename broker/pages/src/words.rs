@@ -7,6 +7,7 @@ use maud::{Markup, html};
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
+const YEAR: i64 = 365 * DAY;
 
 /// The number with a comma between thousands.
 pub(crate) fn number(count: usize) -> String {
@@ -38,7 +39,8 @@ pub(crate) fn span(length: SignedDuration) -> String {
         MINUTE..HOUR => format!("{} min", seconds / MINUTE),
         HOUR..DAY => with_rest(seconds / HOUR, "h", seconds % HOUR / MINUTE, "min"),
         _ if seconds < 3 * DAY => with_rest(seconds / DAY, "d", seconds % DAY / HOUR, "h"),
-        _ => format!("{} d", seconds / DAY),
+        _ if seconds < 10 * YEAR => format!("{} d", seconds / DAY),
+        _ => format!("{} years", seconds / YEAR),
     }
 }
 

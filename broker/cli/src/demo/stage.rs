@@ -44,7 +44,7 @@ pub(super) struct StageOptions {
 }
 
 impl StageOptions {
-    fn issuer(&self) -> &str {
+    pub(super) fn issuer(&self) -> &str {
         self.auth_file.as_ref().map_or(ISSUER, |file| &file.issuer)
     }
 

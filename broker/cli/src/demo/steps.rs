@@ -14,18 +14,30 @@ use super::screen::Screen;
 use super::stage::Stage;
 use crate::demo::{DemoError, impersonation};
 
-/// Runs all steps once.
-pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
+/// Runs all steps once. Returns the user that the target sees.
+pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<UserInfo, DemoError> {
     show_callers_token(stage, screen)?;
     let token = exchange_at_keyferry(stage, screen).await?;
-    let user_name = use_at_target(stage, screen, &token).await?;
+    let user = use_at_target(stage, screen, &token).await?;
     refuse_another_tenant(stage, screen).await?;
     refuse_at_hub(stage, screen, &token).await?;
     screen.step(
         6,
         "The workload acts as another user only if the target's RBAC allows it.",
     )?;
-    impersonation::play(stage, screen, &token, &user_name).await
+    impersonation::play(stage, screen, &token, &user.username).await?;
+    Ok(user)
+}
+
+/// Shows the link to the pages about what has just happened.
+pub(super) fn show_link(link: &str, screen: &Screen) -> Result<(), DemoError> {
+    screen.step(
+        7,
+        "See it in a browser: the exchange, the refusal, and the life of the hub's key.",
+    )?;
+    screen.outcome(&format!("open {link}"))?;
+    screen.wire("the link opens once; keyferry dashboard shows your own hub in the same way")?;
+    Ok(())
 }
 
 fn show_callers_token(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
@@ -58,12 +70,12 @@ async fn exchange_at_keyferry(stage: &Stage, screen: &Screen) -> Result<SecretSt
     Ok(token)
 }
 
-/// Uses the token at the target. Returns the user name there.
+/// Uses the token at the target. Returns the user there.
 async fn use_at_target(
     stage: &Stage,
     screen: &Screen,
     token: &SecretString,
-) -> Result<String, DemoError> {
+) -> Result<UserInfo, DemoError> {
     screen.step(
         3,
         "The target authenticates the workload with keys that it reads from Keyferry, not from the hub.",
@@ -84,7 +96,7 @@ async fn use_at_target(
     match reviewed {
         Ok(user) => {
             show_user(screen, &user)?;
-            Ok(user.username)
+            Ok(user)
         }
         Err(NoUser { status, message }) => {
             let cause = last_refusal(stage).unwrap_or(message);

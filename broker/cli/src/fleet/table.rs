@@ -108,6 +108,7 @@ fn source_line(fleet: &Fleet) -> String {
     let source = match &reading.source {
         Source::Hub { server } => format!("hub {server}"),
         Source::Folder { path } => path.to_string(),
+        Source::Demo => "the demo".to_owned(),
         Source::Generated { seed } => format!("made up with seed {seed}"),
     };
     let user = reading.user.as_ref().map(|user| format!(" by {user}"));
