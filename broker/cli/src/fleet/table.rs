@@ -118,7 +118,7 @@ fn source_line(fleet: &Fleet) -> String {
     format!(
         "Read from {source}{} at {}{}",
         user.unwrap_or_default(),
-        minute(reading.read_at),
+        second(reading.read_at),
         tenant.unwrap_or_default()
     )
 }
@@ -200,8 +200,8 @@ fn gap_lines(gap: &Gap) -> String {
     format!("not known: {} ({why})\nfix: {}", gap.hides, gap.fix)
 }
 
-fn minute(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+fn second(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A time as its distance from `now`: `in 2 h 14 min`, `3 min ago`.
