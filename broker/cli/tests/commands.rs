@@ -311,7 +311,7 @@ fn what_is_wrong_is_said_with_its_fix() {
 
 /// What a command prints when all is well, where no snapshot can show it.
 const SHOWN_ELSEWHERE: [(&str, &str); 8] = [
-    ("snapshot", "needs a hub: the suite doctor"),
+    ("snapshot", "needs a hub: the suite walk"),
     ("crds", "the files of broker/crds, which a test compares"),
     (
         "admission-policies",

@@ -57,8 +57,16 @@ fn runway_line(fleet: &Fleet) -> String {
         None if fleet.gaps.iter().any(Gap::is_of_objects) => {
             "Runway: not known, because not all accesses were read".to_owned()
         }
-        None => "Runway: no delivery holds a token; callers and Flux fetch theirs".to_owned(),
+        None if has_unknown_access(fleet) => {
+            "Runway: not known, because accesses have no status of now".to_owned()
+        }
+        None => "Runway: no delivery holds a credential; callers and Flux fetch theirs".to_owned(),
     }
+}
+
+fn has_unknown_access(fleet: &Fleet) -> bool {
+    let mut findings = fleet.accesses.iter().flat_map(|access| &access.findings);
+    findings.any(|finding| finding.health == Health::Unknown)
 }
 
 fn place(ending: &Ending) -> String {
