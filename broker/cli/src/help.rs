@@ -22,6 +22,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "inputs",
             "approve-certificates",
             "export",
+            "fleet",
+            "snapshot",
             "targets",
         ],
     ),
@@ -72,6 +74,8 @@ const EXAMPLES: [(&str, &str); 42] = [
          target.yaml",
     ),
     ("targets", "keyferry targets --config config.yaml"),
+    ("fleet", "keyferry fleet --snapshot ./snapshot"),
+    ("snapshot", "keyferry snapshot ./snapshot"),
     ("keys", "keyferry keys -o timeline"),
     (
         "revoke",
@@ -271,10 +275,6 @@ const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     (
         "accesses",
         "list the accesses and their targets: keyferry targets",
-    ),
-    (
-        "status",
-        "list the accesses and their targets: keyferry targets, and diagnose one: keyferry doctor",
     ),
 ];
 
@@ -508,7 +508,6 @@ mod tests {
             &["login"][..],
             &["get", "targets"],
             &["accesses"],
-            &["status"],
             &["token", "tenant-a/prod", "--audience", "x"],
             &["token", "tenant-a/prod", "--audience=x"],
             &["token", "tenant-a/prod", "--audiences=x"],
