@@ -14,6 +14,7 @@
 
 pub mod apiserver;
 pub mod auth_configs;
+pub mod browser;
 pub mod built_image;
 pub mod chaos_proxy;
 pub mod ci_issuer;

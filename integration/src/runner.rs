@@ -146,6 +146,12 @@ impl<T: Fixture> Suite<T> {
         self
     }
 
+    /// Takes the control planes from what the suite needs, for a suite that starts none.
+    pub fn without_control_planes(mut self) -> Self {
+        self.traits.needed.clear();
+        self
+    }
+
     /// Runs the suite alone, after all others, for tests that measure time.
     pub fn exclusive(mut self) -> Self {
         self.traits.exclusive = true;

@@ -11,6 +11,7 @@
 
 mod admission_policies;
 mod auth_configs;
+mod browser;
 mod caller_certificates;
 mod ci;
 mod clients;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         .suite("lifecycle", lifecycle::suite())
         .suite("tls", tls::suite())
         .suite("crds", crds::suite())
+        .suite("browser", browser::suite())
         .suite("clients", clients::suite())
         .suite("walking_path", walking_path::suite())
         .suite("consumers", consumers::suite())

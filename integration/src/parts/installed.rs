@@ -28,6 +28,8 @@ pub enum Client {
     JavaScriptKubernetes,
     /// Sends requests made from an OpenAPI document, and compares the answers with it.
     Schemathesis,
+    /// The script with the rules of accessibility, which a browser runs on a page.
+    Axe,
 }
 
 /// A client that can be started.
@@ -49,6 +51,7 @@ impl Client {
             Self::PythonKubernetes => "kubernetes/python",
             Self::JavaScriptKubernetes => "kubernetes/javascript",
             Self::Schemathesis => "schemathesis",
+            Self::Axe => "axe",
         }
     }
 
@@ -75,7 +78,7 @@ impl Client {
                     "requirements.txt",
                 ],
             ],
-            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes => {
+            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes | Self::Axe => {
                 &[&["node", "--version"], &["npm", "ci", "--silent"]]
             }
             Self::JavaVerifiers => &[
@@ -118,6 +121,11 @@ impl Client {
             Self::JavaScriptVerifiers | Self::JavaScriptKubernetes => {
                 (PathBuf::from("node"), vec![file("main.mjs")])
             }
+            // No program: the browser is given the text of this file.
+            Self::Axe => (
+                PathBuf::from("node"),
+                vec![file("node_modules/axe-core/axe.min.js")],
+            ),
             Self::JavaVerifiers => (
                 PathBuf::from("java"),
                 vec![
