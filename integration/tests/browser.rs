@@ -43,14 +43,24 @@ pub(crate) fn suite() -> BoxedSuite {
         .boxed()
 }
 
+/// Runs axe's rules, and returns the number of those that hold and each that does not.
+const RUN_AXE: &str = "
+    const done = arguments[arguments.length - 1];
+    axe.run(document).then(result => done({
+        rules: result.passes.length,
+        violations: result.violations.map(rule => rule.id + ': ' +
+            rule.nodes.map(node => node.html + ' ' + node.failureSummary).slice(0, 3).join(' | ')),
+    }), error => done({ violations: [String(error)] }));";
+
 async fn axe_finds_no_violation(stage: Arc<Stage>) -> TestResult {
     let axe = std::fs::read_to_string(&stage.axe)?;
-    let run = "const done = arguments[arguments.length - 1];
-        axe.run(document).then(result => done({
-            rules: result.passes.length,
-            violations: result.violations.map(rule => rule.id + ': ' +
-                rule.nodes.map(node => node.html + ' ' + node.failureSummary).slice(0, 3).join(' | ')),
-        }), error => done({ violations: [String(error)] }));";
+    // A page without its language shows that axe would find something.
+    stage.show("sample/fleet", WIDE, ColorScheme::Light).await?;
+    stage.browser.execute(&axe).await?;
+    let spoil = "document.documentElement.removeAttribute('lang');";
+    stage.browser.execute(spoil).await?;
+    let result = stage.browser.execute_async(RUN_AXE).await?;
+    assert!(result.to_string().contains("html-has-lang"), "{result}");
     let mut violations = Vec::new();
     let mut runs = 0;
     for page in PAGES {
@@ -58,7 +68,7 @@ async fn axe_finds_no_violation(stage: Arc<Stage>) -> TestResult {
             for scheme in [ColorScheme::Light, ColorScheme::Dark] {
                 stage.show(page, width, scheme).await?;
                 stage.browser.execute(&axe).await?;
-                let result = stage.browser.execute_async(run).await?;
+                let result = stage.browser.execute_async(RUN_AXE).await?;
                 let listed = result["violations"].as_array().ok_or("axe said nothing")?;
                 violations.extend(
                     listed

@@ -7,13 +7,146 @@ pub(crate) mod current_facts;
 mod guard;
 mod page_path;
 mod redirect_file;
-pub(crate) mod viewer;
+mod viewer;
 
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::Args;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use keyferry_fleet::facts::{Fleet, Reading, Source};
+use keyferry_fleet::judge::judge;
+use keyferry_fleet::snapshot::Snapshot;
 use keyferry_listener::{ListenerMetrics, PlainListener};
+use keyferry_platform::clock::{Clock, SystemClock};
 
+use self::bound_viewer::BoundViewer;
+use self::current_facts::{JudgeFleet, ReadFleet};
 use self::viewer::Viewer;
+use crate::args::HubArgs;
+use crate::command_error::CommandError;
+use crate::fleet::{BesideFiles, read_fleet};
+use crate::{signals, ui};
+
+/// The flags of `keyferry dashboard`. None chooses an address: a viewer acts with its user's rights,
+/// so no other machine may reach it.
+#[derive(Args, Clone)]
+pub(super) struct DashboardArgs {
+    /// A folder that keyferry snapshot or kubectl wrote.
+    ///
+    /// Its objects are shown instead of those of the hub.
+    #[arg(long, value_name = "DIR")]
+    snapshot: Option<PathBuf>,
+    /// Namespace on the hub [default: all]
+    ///
+    /// Only what its tenant may read: its accesses, and what their statuses say of targets.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Keyferry's audit log, for refused requests.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    audit: Option<PathBuf>,
+    /// What keyferry keys -o json printed, for the lives of the keys.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    keys: Option<PathBuf>,
+    /// Open the link in your browser.
+    #[arg(long)]
+    open: bool,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+/// Shows the fleet until the user ends the command, or sends no request for an hour.
+pub(super) async fn run(args: DashboardArgs) -> ExitCode {
+    match show_fleet(args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ui::command_failed(&error),
+    }
+}
+
+async fn show_fleet(args: DashboardArgs) -> Result<(), CommandError> {
+    let stop = signals::stop_signal();
+    let opens_browser = args.open;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let reader = Box::new(FlagsReader {
+        args,
+        clock: Arc::clone(&clock),
+    });
+    let viewer = BoundViewer::bind(reader, clock).await?;
+    ui::note(&describe_reading(&viewer.judged_facts().reading));
+    let failed = |error: std::io::Error| {
+        CommandError::new(format!("serving the viewer on 127.0.0.1: {error}"))
+    };
+    let link = viewer.link();
+    ui::result(&format!("open {link}")).map_err(failed)?;
+    ui::note("the link opens once; Ctrl-C ends the viewer, and so does an hour without a request");
+    let redirect_file = opens_browser.then(|| open_link(&link)).flatten();
+    let end = viewer.serve(stop).await.map_err(failed)?;
+    drop(redirect_file);
+    if end == ViewerEnd::Idle {
+        ui::note("the viewer ended after an hour without a request");
+    }
+    Ok(())
+}
+
+/// Opens the link in the user's browser. The file that leads there lives as long as the result.
+fn open_link(link: &str) -> Option<tempfile::NamedTempFile> {
+    let opened = redirect_file::write_redirect_file(link).and_then(|file| {
+        redirect_file::open_in_browser(&file)?;
+        Ok(file)
+    });
+    opened
+        .inspect_err(|error| {
+            ui::note_with_fix(
+                &format!("no browser could be opened: {error}"),
+                "open the link yourself",
+            );
+        })
+        .ok()
+}
+
+/// Says whose rights show what is shown.
+fn describe_reading(reading: &Reading) -> String {
+    let source = match &reading.source {
+        Source::Hub { server } => format!("the hub {server}"),
+        Source::Folder { path } => format!("the folder {path}"),
+        Source::Demo => "the demo".to_owned(),
+        Source::Generated { seed } => format!("a made-up fleet of seed {seed}"),
+    };
+    match &reading.user {
+        Some(user) => format!("read from {source} as {user}, with your own rights"),
+        None => format!("read from {source}"),
+    }
+}
+
+/// Reads what the flags name.
+struct FlagsReader {
+    args: DashboardArgs,
+    clock: Arc<dyn Clock>,
+}
+
+impl ReadFleet for FlagsReader {
+    fn read_fleet(&self) -> BoxFuture<'_, Result<Arc<dyn JudgeFleet>, CommandError>> {
+        Box::pin(async move {
+            let files = BesideFiles {
+                audit: self.args.audit.as_deref(),
+                keys: self.args.keys.as_deref(),
+            };
+            let folder = self.args.snapshot.as_deref();
+            let namespace = self.args.namespace.as_deref();
+            let now = self.clock.now().wall;
+            let read = read_fleet(folder, &self.args.hub, namespace, &files, now);
+            Ok(Arc::new(read.await?) as Arc<dyn JudgeFleet>)
+        })
+    }
+}
+
+impl JudgeFleet for Snapshot {
+    fn judge_fleet(&self, now: Timestamp) -> Fleet {
+        judge(self, now)
+    }
+}
 
 /// Why the viewer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

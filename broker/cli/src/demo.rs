@@ -11,11 +11,13 @@ mod steps;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use futures::FutureExt;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::doctor::impersonated_user::ImpersonatedUser;
+use keyferry_platform::clock::SystemClock;
 use keyferry_testing::RbacPolicy;
 
 use self::auth_file::AuthFile;
@@ -137,7 +139,7 @@ async fn show(screen: &Screen, args: &DemoArgs) -> Result<(), DemoError> {
     let user = steps::play(&stage, screen).await?;
     if !args.once {
         let reader = DemoReader::new(&stage, user);
-        let viewer = BoundViewer::bind(Box::new(reader)).await?;
+        let viewer = BoundViewer::bind(Box::new(reader), Arc::new(SystemClock::start())).await?;
         steps::show_link(&viewer.link(), screen)?;
         steps::try_next(&stage, screen)?;
         // An hour without a request ends the viewer, and not the demo.

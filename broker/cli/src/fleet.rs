@@ -5,7 +5,7 @@ mod snapshot;
 mod sources;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -78,6 +78,9 @@ enum FleetOutput {
     Json,
     /// The same object as YAML.
     Yaml,
+    /// One HTML file with every page, to send or to print.
+    #[cfg(feature = "view")]
+    Html,
 }
 
 pub(super) async fn run(args: FleetArgs) -> ExitCode {
@@ -109,17 +112,59 @@ async fn read_snapshot(args: &FleetArgs, now: Timestamp) -> Result<Snapshot, Com
             }
         }
     };
-    if let Some(path) = &args.audit {
-        sources::add_audit_log(&mut snapshot, path)?;
+    let files = BesideFiles {
+        audit: args.audit.as_deref(),
+        keys: args.keys.as_deref(),
+    };
+    add_files(&mut snapshot, &files, args.namespace.as_deref())?;
+    Ok(snapshot)
+}
+
+/// Files with what the objects do not say.
+pub(crate) struct BesideFiles<'a> {
+    /// Keyferry's audit log.
+    pub(crate) audit: Option<&'a Path>,
+    /// What `keyferry keys -o json` printed.
+    pub(crate) keys: Option<&'a Path>,
+}
+
+/// Reads a fleet for a command that shows it: from a folder, else from the hub.
+///
+/// # Errors
+/// The hub does not answer, or a file cannot be read.
+#[cfg(feature = "view")]
+pub(crate) async fn read_fleet(
+    folder: Option<&Path>,
+    hub: &HubArgs,
+    namespace: Option<&str>,
+    files: &BesideFiles<'_>,
+    now: Timestamp,
+) -> Result<Snapshot, CommandError> {
+    let mut snapshot = match folder {
+        Some(folder) => sources::read_folder(folder)?,
+        None => sources::read_hub(hub, namespace, now).await?,
+    };
+    add_files(&mut snapshot, files, namespace)?;
+    Ok(snapshot)
+}
+
+/// Adds what the files say, and leaves out what is not of the namespace.
+fn add_files(
+    snapshot: &mut Snapshot,
+    files: &BesideFiles<'_>,
+    namespace: Option<&str>,
+) -> Result<(), CommandError> {
+    if let Some(path) = files.audit {
+        sources::add_audit_log(snapshot, path)?;
     }
-    if let Some(path) = &args.keys {
-        sources::add_keys(&mut snapshot, path)?;
+    if let Some(path) = files.keys {
+        sources::add_keys(snapshot, path)?;
     }
-    if let Some(namespace) = &args.namespace {
+    if let Some(namespace) = namespace {
         snapshot.keep_namespace(&sources::namespace(namespace)?);
     }
-    sources::note_missing_files(&mut snapshot);
-    Ok(snapshot)
+    sources::note_missing_files(snapshot);
+    Ok(())
 }
 
 /// Prints facts. Each further format is one arm here.
@@ -127,6 +172,8 @@ fn print_fleet(fleet: &Fleet, output: FleetOutput) -> ExitCode {
     let code = exit_code(fleet.verdict());
     let format = match output {
         FleetOutput::Table => return ui::finish_with(&table::render(fleet), code),
+        #[cfg(feature = "view")]
+        FleetOutput::Html => return ui::finish_with(&keyferry_pages::whole_file(fleet), code),
         FleetOutput::Json => DocumentFormat::Json,
         FleetOutput::Yaml => DocumentFormat::Yaml,
     };

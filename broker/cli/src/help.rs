@@ -23,6 +23,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "approve-certificates",
             "export",
             "fleet",
+            "dashboard",
             "snapshot",
             "targets",
         ],
@@ -50,7 +51,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// One example of each command, and of each command below it. A test checks that the command line
 /// accepts them.
-const EXAMPLES: [(&str, &str); 44] = [
+const EXAMPLES: [(&str, &str); 45] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -75,6 +76,7 @@ const EXAMPLES: [(&str, &str); 44] = [
     ),
     ("targets", "keyferry targets --config config.yaml"),
     ("fleet", "keyferry fleet --snapshot ./snapshot"),
+    ("dashboard", "keyferry dashboard --snapshot ./snapshot"),
     ("snapshot", "keyferry snapshot ./snapshot"),
     ("keys", "keyferry keys -o timeline"),
     (
@@ -363,6 +365,7 @@ mod tests {
             names.contains(name)
                 || *name == "help"
                 || (*name == "demo" && cfg!(not(feature = "demo")))
+                || (*name == "dashboard" && cfg!(not(feature = "view")))
         };
         assert!(grouped.iter().all(known), "{grouped:?}");
     }

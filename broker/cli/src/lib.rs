@@ -12,6 +12,7 @@ mod command_error;
 mod completion;
 mod crds;
 mod credential;
+#[cfg(feature = "view")]
 mod dashboard;
 #[cfg(feature = "demo")]
 mod demo;
@@ -115,6 +116,11 @@ enum Command {
     Revoke(revoke::RevokeArgs),
     /// Check each step from an object to the target; name the first that fails.
     Doctor(Box<doctor::DoctorArgs>),
+    /// Show the fleet in your own browser, on this machine.
+    ///
+    /// It prints a link that opens once, reads with your own rights on the hub, and changes nothing.
+    #[cfg(feature = "view")]
+    Dashboard(Box<dashboard::DashboardArgs>),
     /// Show the path of an access as a tree, with a tick for each step.
     ///
     /// From the Flux objects that use its delivered objects to the user at the target, as the
@@ -315,6 +321,8 @@ async fn online(command: Command) -> ExitCode {
         Command::ProxyRole(args) => proxy_role::run(&args),
         Command::ApproveCertificates(args) => approve_certificates::run(args).await,
         Command::Doctor(args) => doctor::run(*args).await,
+        #[cfg(feature = "view")]
+        Command::Dashboard(args) => dashboard::run(*args).await,
         Command::Tree(args) => tree::run(args).await,
         Command::Whoami(args) => whoami::run(*args).await,
         Command::CanI(args) => can_i::run(*args).await,

@@ -89,6 +89,9 @@ fn the_manifests_hold_the_walls() {
                 "api", "core", "hub", "issuer", "keys", "listener", "platform",
             ],
         ),
+        // Facts and their pages: what reads a hub is in the binary and in `client`.
+        ("fleet", &["api", "core", "keys"]),
+        ("pages", &["api", "core", "fleet", "keys"]),
         // These three know nothing of Keyferry.
         ("go-formats", &[]),
         ("cel-kubernetes", &["go-formats"]),
@@ -238,8 +241,21 @@ fn a_token_request_is_written_in_one_place() {
 }
 
 #[test]
+fn markup_that_is_not_escaped_is_written_in_one_place() {
+    // Names and messages of tenants are on every page; one wrapper too many would let them be tags.
+    let broker = repository().join("broker");
+    let writes = |file: &PathBuf| code(file).contains("PreEscaped");
+    let writers: Vec<PathBuf> = ["cli", "client", "fleet", "pages", "server"]
+        .iter()
+        .flat_map(|name| sources(&broker.join(name).join("src")))
+        .filter(writes)
+        .collect();
+    assert_eq!(writers, [broker.join("pages/src/style.rs")]);
+}
+
+#[test]
 fn decisions_reach_for_nothing_outside() {
-    for name in ["api", "keys", "core", "fleet"] {
+    for name in ["api", "keys", "core", "fleet", "pages"] {
         for line in dependency_lines(name) {
             for foreign in ["tokio", "kube", "axum", "reqwest", "hyper", "rustls."] {
                 // The schemas of the objects are derived with these two, which have no client.

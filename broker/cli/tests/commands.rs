@@ -42,6 +42,7 @@ fn unsigned_token() -> String {
     let header = encode(r#"{"alg":"ES256","kid":"key-1"}"#);
     format!("{header}.{}.{}", encode(claims), encode("hunter2"))
 }
+
 /// A snapshot in which all is well.
 const SNAPSHOT: &str = r#"
 apiVersion: keyferry.dev/v1alpha1
@@ -167,7 +168,7 @@ fn what_is_printed_without_a_hub() {
 #[test]
 fn what_is_wrong_is_said_with_its_fix() {
     const HUB: &str = "--kubeconfig kubeconfig";
-    let mistakes: [(&str, &[&str]); 25] = [
+    let mistakes: [(&str, &[&str]); 28] = [
         (
             "exec",
             &["exec", "exec tenant-a/prod -- true", "exec a -- true"],
@@ -335,6 +336,15 @@ fn what_is_wrong_is_said_with_its_fix() {
                 "tree tenant-a/prod HUB",
             ],
         ),
+        (
+            "dashboard",
+            &[
+                "dashboard --address 0.0.0.0",
+                "dashboard --snapshot nowhere",
+                "dashboard -n No_Name --snapshot snapshot",
+                "dashboard HUB",
+            ],
+        ),
         ("completion", &["completion", "completion zs"]),
         ("no-command", &["tok", "--verbos"]),
     ];
@@ -354,7 +364,7 @@ fn what_is_wrong_is_said_with_its_fix() {
 }
 
 /// What a command prints when all is well, where no snapshot can show it.
-const SHOWN_ELSEWHERE: [(&str, &str); 8] = [
+const SHOWN_ELSEWHERE: [(&str, &str); 10] = [
     ("snapshot", "needs a hub: the suite walk"),
     ("crds", "the files of broker/crds, which a test compares"),
     (
@@ -364,9 +374,10 @@ const SHOWN_ELSEWHERE: [(&str, &str); 8] = [
     ("completion", "a script that clap writes"),
     ("revoke", "needs a hub with two keys: the suite rotation"),
     (
-        "tree",
-        "needs a hub whose controller has judged the access: the suite deliveries",
+        "dashboard",
+        "serves until it is stopped: the tests of its module",
     ),
+    ("tree", "needs a hub with Keyferry: the suite flux"),
     (
         "approve-certificates",
         "needs a hub with the admission policies: the suite flux",

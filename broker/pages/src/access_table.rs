@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use keyferry_fleet::facts::{AccessFacts, DeliveryFacts, Health};
 use maud::{Markup, html};
 
-use crate::list::pager;
+use crate::list::{pager, past_the_end};
 use crate::outlet::View;
 use crate::query::{PAGE_ROWS, Question};
 use crate::table::{cell, rest_note};
 use crate::target_page::{answer_mark, joined};
-use crate::words::{mark, number, time, time_or};
+use crate::words::{mark, time, time_or};
 
 /// Rows of one target in the file.
 const MAX_FILE_ROWS: usize = 5000;
@@ -37,7 +37,7 @@ pub(crate) fn access_table(
                 @else { "There is none." }
             }
         } @else if accesses.len() <= question.offset {
-            p { "There are only " (number(accesses.len())) " rows. " a href=(page) { "show the first" } }
+            (past_the_end(page, accesses.len()))
         } @else {
             table.list {
                 caption { "Accesses" }

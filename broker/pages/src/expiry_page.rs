@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::document::Content;
 use crate::empty::unreadable;
-use crate::list::pager;
+use crate::list::{pager, past_the_end};
 use crate::outlet::{Outlet, View};
 use crate::picture::bars;
 use crate::query::{PAGE_ROWS, Question};
@@ -166,7 +166,7 @@ fn ending_table(view: &View<'_>, question: &Question) -> Markup {
     };
     html! {
         @if endings.len() <= question.offset {
-            p { "There are only " (number(endings.len())) " rows. " a href=(PAGE) { "show the first" } }
+            (past_the_end(PAGE, endings.len()))
         } @else {
             (table("What ends", &["What", "Where", "Target", "Ends", "Renewed"], &rows))
         }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use crate::document::Content;
 use crate::empty::{nothing_matches, nothing_yet, unreadable};
-use crate::list::{column_heads, list_controls, pager};
+use crate::list::{column_heads, list_controls, pager, past_the_end};
 use crate::outlet::{Destination, Outlet, View};
 use crate::picture::state_bar;
 use crate::query::{PAGE_ROWS, Question, STATES, Sort};
@@ -121,7 +121,7 @@ fn runway_sentence(view: &View<'_>) -> Markup {
             true => html! { "How long the fleet works without the hub is not known." },
             false => html! {
                 "If the hub stops now, nothing that was delivered ends: no delivery writes a token, \
-                 and callers that fetch theirs are refused at their next request."
+                 and callers that fetch one depend on the hub."
             },
         };
     };
@@ -190,6 +190,8 @@ fn target_list(view: &View<'_>, question: &Question) -> Markup {
         @if in_viewer { (list_controls(PAGE, question, &counts, "Target, address or cause")) }
         @if targets.is_empty() {
             (nothing_matches(PAGE, question, "target"))
+        } @else if targets.len() <= question.offset {
+            (past_the_end(PAGE, targets.len()))
         } @else {
             table.list.targets {
                 caption { "Targets" }

@@ -121,13 +121,13 @@ fn phases(key: &KeyLife, now: Timestamp, horizon: Timestamp) -> Vec<Phase> {
     let candidates = [
         (
             "activating",
-            8,
+            6,
             key.published_at,
             key.active_at.or(Some(signs_since)),
         ),
-        ("active", 14, key.active_at, Some(signs_since)),
+        ("active", 12, key.active_at, Some(signs_since)),
         ("signs", 24, key.signs_since, signs_until),
-        ("verifies", 14, signs_until, Some(trusted_until)),
+        ("verifies", 18, signs_until, Some(trusted_until)),
         ("over", 3, gone, Some(horizon)),
     ];
     let phases = candidates
@@ -228,12 +228,12 @@ fn legend() -> Markup {
     let phases = [
         (
             "activating",
-            8,
+            6,
             "activating: published, not every target knows it",
         ),
-        ("active", 14, "active: every target knows it"),
+        ("active", 12, "active: every target knows it"),
         ("signs", 24, "signs"),
-        ("verifies", 14, "verifies: its tokens may live"),
+        ("verifies", 18, "verifies: its tokens may live"),
         ("over", 3, "withdrawn or revoked"),
     ];
     html! {

@@ -94,6 +94,11 @@ fn direction(sort: Sort) -> &'static str {
     }
 }
 
+/// What a page says that begins after the last row.
+pub(crate) fn past_the_end(page: &str, all: usize) -> Markup {
+    html! { p { "There are only " (number(all)) " rows. " a href=(page) { "show the first" } } }
+}
+
 /// Which rows are shown, and the links to those before and after.
 pub(crate) fn pager(page: &str, question: &Question, all: usize) -> Markup {
     let last = (question.offset + PAGE_ROWS).min(all);
@@ -101,7 +106,7 @@ pub(crate) fn pager(page: &str, question: &Question, all: usize) -> Markup {
         @if all > PAGE_ROWS {
             nav.pager aria-label="Rows" {
                 @if question.offset > 0 {
-                    a href=(question.from_row(question.offset.saturating_sub(PAGE_ROWS)).link(page)) {
+                    a href=(question.with_offset(question.offset.saturating_sub(PAGE_ROWS)).link(page)) {
                         "← previous"
                     }
                 }
@@ -109,7 +114,7 @@ pub(crate) fn pager(page: &str, question: &Question, all: usize) -> Markup {
                     (number((question.offset + 1).min(all))) "–" (number(last)) " of " (number(all))
                 }
                 @if last < all {
-                    a href=(question.from_row(question.offset + PAGE_ROWS).link(page)) { "next →" }
+                    a href=(question.with_offset(question.offset + PAGE_ROWS).link(page)) { "next →" }
                 }
             }
         }

@@ -7,6 +7,8 @@ use url::form_urlencoded::{Serializer, parse};
 
 /// The longest query that is read; a longer one is as none.
 const MAX_QUERY_BYTES: usize = 2048;
+/// The last row that a page can begin after, far beyond what a hub holds.
+const MAX_OFFSET: usize = 1_000_000;
 /// Rows on one page.
 pub(crate) const PAGE_ROWS: usize = 100;
 
@@ -83,7 +85,8 @@ impl Question {
                 }
                 "from" => {
                     let first: usize = value.parse().unwrap_or(1);
-                    question.offset = first.saturating_sub(1) / PAGE_ROWS * PAGE_ROWS;
+                    let offset = first.saturating_sub(1) / PAGE_ROWS * PAGE_ROWS;
+                    question.offset = offset.min(MAX_OFFSET);
                 }
                 _ => {}
             }
@@ -143,7 +146,7 @@ impl Question {
     }
 
     /// The same question from another row.
-    pub(crate) fn from_row(&self, offset: usize) -> Self {
+    pub(crate) fn with_offset(&self, offset: usize) -> Self {
         Self {
             offset,
             ..self.clone()
@@ -180,6 +183,7 @@ mod tests {
             ("q=%3Cscript%3E%22%26", "fleet?q=%3Cscript%3E%22%26"),
             ("q=%ff%zz", "fleet?q=%EF%BF%BD%25zz"),
             ("from=99999999999999999999999", "fleet"),
+            ("from=18446744073709551615", "fleet?from=1000001"),
         ] {
             assert_eq!(Question::parse(query).link("fleet"), link, "{query}");
         }
@@ -202,7 +206,7 @@ mod tests {
         );
         assert_eq!(question.with_sort(Sort::Name).link("x"), "x?q=a&sort=name");
         assert_eq!(question.without_search().link("x"), "x");
-        assert_eq!(question.from_row(100).link("x"), "x?q=a&from=101");
+        assert_eq!(question.with_offset(100).link("x"), "x?q=a&from=101");
         assert!(question.matches_any(["PrAd"]) && !question.matches_any(["x"]));
     }
 }

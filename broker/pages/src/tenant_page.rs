@@ -1,4 +1,4 @@
-//! The pages `tenants` and `tenant/NAMESPACE`: which targets a namespace reaches, and as whom.
+//! The pages `tenants` and `tenant/NAMESPACE`: which targets a namespace has accesses to, and as whom.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use crate::access_table::{Shown, access_table};
 use crate::document::Content;
 use crate::empty::{nothing_matches, unreadable};
-use crate::list::{column_heads, list_controls, pager};
+use crate::list::{column_heads, list_controls, pager, past_the_end};
 use crate::outlet::{Outlet, View};
 use crate::query::{PAGE_ROWS, Question, STATES, Sort};
 use crate::table::{cell, rest_note, table};
@@ -88,6 +88,8 @@ fn tenant_list(view: &View<'_>, question: &Question) -> Markup {
         @if in_viewer { (list_controls(PAGE, question, &counts, "Namespace, account or target")) }
         @if tenants.is_empty() {
             (nothing_matches(PAGE, question, "namespace"))
+        } @else if tenants.len() <= question.offset {
+            (past_the_end(PAGE, tenants.len()))
         } @else {
             table.list.tenants {
                 caption { "Tenants" }
@@ -179,7 +181,7 @@ pub(crate) fn tenant_content(
         .filter(|access| access.health != Health::Ready)
         .count();
     let reach = format!(
-        "{namespace} reaches {} as {}",
+        "{namespace} has accesses to {} as {}",
         counted(tenant.targets.len(), "target", "targets"),
         counted(tenant.service_accounts.len(), "account", "accounts"),
     );
@@ -188,9 +190,10 @@ pub(crate) fn tenant_content(
         sentence: match trouble {
             0 => reach,
             _ => format!(
-                "{reach}; {} of {} accesses are not ready",
+                "{reach}; {} of {} {} not ready",
                 number(trouble),
-                number(accesses.len())
+                counted(accesses.len(), "access", "accesses"),
+                if trouble == 1 { "is" } else { "are" }
             ),
         },
         body: html! {
@@ -229,7 +232,7 @@ fn access_findings(view: &View<'_>, accesses: &[&AccessFacts]) -> Markup {
     }
 }
 
-/// Targets against accounts: which account reaches which target, and whether that works.
+/// Targets against accounts: who has an access to what, and whether it works.
 fn matrix(view: &View<'_>, tenant: &TenantFacts, accesses: &[&AccessFacts]) -> Markup {
     let accounts = &tenant.service_accounts;
     let mut cells: BTreeMap<(&ObjectName, &ObjectName), &AccessFacts> = BTreeMap::new();
@@ -241,7 +244,7 @@ fn matrix(view: &View<'_>, tenant: &TenantFacts, accesses: &[&AccessFacts]) -> M
     }
     html! {
         @if accounts.len() <= MAX_MATRIX_ACCOUNTS && tenant.targets.len() <= PAGE_ROWS {
-            (view.heading("Which account reaches which target"))
+            (view.heading("Accounts and targets"))
             table.matrix {
                 caption { "Targets and accounts" }
                 thead {

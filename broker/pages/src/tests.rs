@@ -139,21 +139,3 @@ fn a_file_that_would_be_larger_says_what_it_leaves_out() {
     assert!(file.len() <= 5 << 19, "{} bytes", file.len());
     assert!(file.contains("100 accesses. All of them: <code>keyferry fleet -o json</code>"));
 }
-
-#[test]
-fn write_them() {
-    let folder = std::path::Path::new("/tmp/pages-look");
-    for path in PATHS {
-        std::fs::write(
-            folder.join(format!("{path}.html")),
-            viewer_page(&sample_fleet(), path, "").html,
-        )
-        .unwrap();
-    }
-    std::fs::write(folder.join("file.html"), whole_file(&sample_fleet())).unwrap();
-    std::fs::write(
-        folder.join("empty.html"),
-        viewer_page(&crate::testing::empty_fleet(), "fleet", "").html,
-    )
-    .unwrap();
-}

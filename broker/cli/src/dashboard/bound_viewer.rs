@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use keyferry_fleet::facts::Fleet;
 use keyferry_listener::PlainListener;
-use keyferry_platform::clock::SystemClock;
+use keyferry_platform::clock::Clock;
 use keyferry_platform::random::SystemRandomness;
 
 use super::current_facts::{CurrentFacts, ReadFleet};
@@ -22,11 +23,14 @@ impl BoundViewer {
     ///
     /// # Errors
     /// The error of the reader, or the operating system's.
-    pub(crate) async fn bind(reader: Box<dyn ReadFleet>) -> Result<Self, CommandError> {
+    pub(crate) async fn bind(
+        reader: Box<dyn ReadFleet>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, CommandError> {
         let failed = |problem: &dyn std::fmt::Display| {
             CommandError::new(format!("starting the viewer on 127.0.0.1: {problem}"))
         };
-        let facts = CurrentFacts::read_first(reader, Arc::new(SystemClock::start())).await?;
+        let facts = CurrentFacts::read_first(reader, clock).await?;
         let listener =
             PlainListener::bind_loopback(Arc::new(NoMetrics)).map_err(|error| failed(&error))?;
         let port = listener.address().map_err(|error| failed(&error))?.port();
@@ -41,6 +45,11 @@ impl BoundViewer {
     /// The URL that opens the pages, once.
     pub(crate) fn link(&self) -> String {
         self.viewer.link()
+    }
+
+    /// The facts that it shows.
+    pub(crate) fn judged_facts(&self) -> Arc<Fleet> {
+        self.viewer.judged_facts()
     }
 
     /// Serves until the viewer is idle or `stop` ends.

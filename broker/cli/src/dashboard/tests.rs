@@ -401,7 +401,8 @@ async fn every_answer_has_the_headers_that_keep_it_to_its_reader() {
     let session = running.open_session().await;
     let shown = |answer: &RawAnswer| {
         let mut lines: Vec<&str> = answer.head.lines().skip(1).collect();
-        lines.retain(|line| !line.starts_with("date:") && !line.starts_with("content-length:"));
+        let varies = ["date:", "content-length:", "content-security-policy:"];
+        lines.retain(|line| !varies.iter().any(|name| line.starts_with(name)));
         lines.sort_unstable();
         format!("{}\n{}", answer.status, lines.join("\n"))
     };
@@ -409,6 +410,13 @@ async fn every_answer_has_the_headers_that_keep_it_to_its_reader() {
     assert!(page.body.starts_with("<!DOCTYPE html>"), "{}", page.body);
     assert!(!page.body.contains("<script"), "{}", page.body);
     let refused = running.get("/").await;
+    let policy = keyferry_pages::viewer_content_security_policy();
+    for answer in [&page, &refused] {
+        assert_eq!(
+            answer.header("content-security-policy"),
+            Some(policy.as_str())
+        );
+    }
     assert_snapshot!("headers-of-a-page", shown(&page));
     assert_snapshot!("headers-of-a-refusal", shown(&refused));
     assert_snapshot!("text-of-a-refusal", refused.body);

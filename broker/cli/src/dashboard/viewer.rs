@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode};
+use keyferry_fleet::facts::Fleet;
 use keyferry_listener::LocalService;
 use keyferry_pages::{READ_AGAIN_PATH, viewer_content_security_policy, viewer_page};
 use keyferry_platform::random::Random;
@@ -76,6 +77,11 @@ impl Viewer {
     pub(crate) fn link(&self) -> String {
         let code = self.link.code.expose();
         format!("http://{}/{LINK_SEGMENT}/{code}", self.authority)
+    }
+
+    /// The facts that it shows.
+    pub(crate) fn judged_facts(&self) -> Arc<Fleet> {
+        self.facts.judged_facts()
     }
 
     /// Ends once the reader has sent no request for [`IDLE_LIMIT`].

@@ -4,11 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use futures::future::BoxFuture;
-use jiff::Timestamp;
-use keyferry_fleet::facts::Fleet;
 use keyferry_fleet::generated;
-use keyferry_fleet::judge::judge;
-use keyferry_fleet::snapshot::Snapshot;
 use keyferry_platform::clock::{Clock, SystemClock};
 
 use super::DemoError;
@@ -75,16 +71,13 @@ pub(super) async fn show(screen: &Screen, size: FleetSize) -> Result<(), DemoErr
         "keyferry demo: a made-up fleet of {} targets and {} accesses (seed {})",
         size.targets, size.accesses, size.seed
     ))?;
-    let viewer = BoundViewer::bind(Box::new(size)).await?;
+    let viewer = BoundViewer::bind(Box::new(size), Arc::new(SystemClock::start())).await?;
     screen.line(&format!("open {}", viewer.link()))?;
     screen
         .line("None of it exists. It is shown until Ctrl-C, or an hour after the last request.")?;
     let _ = viewer.serve(stop_signal()).await?;
     Ok(())
 }
-
-/// What was generated, at the moment for which it was.
-struct GeneratedFleet(Snapshot);
 
 impl ReadFleet for FleetSize {
     fn read_fleet(&self) -> BoxFuture<'_, Result<Arc<dyn JudgeFleet>, CommandError>> {
@@ -97,13 +90,7 @@ impl ReadFleet for FleetSize {
             let now = SystemClock::start().now().wall;
             let count = |number: u32| usize::try_from(number).unwrap_or_default();
             let snapshot = generated::snapshot(count(targets), count(accesses), seed, now);
-            Ok(Arc::new(GeneratedFleet(snapshot)) as Arc<dyn JudgeFleet>)
+            Ok(Arc::new(snapshot) as Arc<dyn JudgeFleet>)
         })
-    }
-}
-
-impl JudgeFleet for GeneratedFleet {
-    fn judge_fleet(&self, now: Timestamp) -> Fleet {
-        judge(&self.0, now)
     }
 }

@@ -14,8 +14,7 @@ use keyferry_client::key_records::KeyRecordsClient;
 use keyferry_core::access_status::{AccessReport, TargetIdentity};
 use keyferry_core::self_subject_review::UserInfo;
 use keyferry_fleet::audit_lines::{AuditLines, MAX_AUDIT_BYTES};
-use keyferry_fleet::facts::{Fleet, Source};
-use keyferry_fleet::judge::judge;
+use keyferry_fleet::facts::Source;
 use keyferry_fleet::keys_document::KeysDocument;
 use keyferry_fleet::object_view::{AccessView, TargetView};
 use keyferry_fleet::snapshot::Snapshot;
@@ -46,9 +45,6 @@ pub(super) struct DemoReader {
     user: UserInfo,
     accepted_at: Timestamp,
 }
-
-/// What was read of the demo.
-struct DemoSnapshot(Snapshot);
 
 impl DemoReader {
     /// `user` is the one that the target has just reported for the workload's token.
@@ -160,14 +156,8 @@ impl ReadFleet for DemoReader {
     fn read_fleet(&self) -> BoxFuture<'_, Result<Arc<dyn JudgeFleet>, CommandError>> {
         Box::pin(async move {
             let snapshot = self.read_snapshot().await?;
-            Ok(Arc::new(DemoSnapshot(snapshot)) as Arc<dyn JudgeFleet>)
+            Ok(Arc::new(snapshot) as Arc<dyn JudgeFleet>)
         })
-    }
-}
-
-impl JudgeFleet for DemoSnapshot {
-    fn judge_fleet(&self, now: Timestamp) -> Fleet {
-        judge(&self.0, now)
     }
 }
 

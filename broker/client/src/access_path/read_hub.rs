@@ -5,18 +5,15 @@ use keyferry_api::config::{
     Delivery, DeliveryType, StoredAccess, StoredTarget, TargetAccess, TargetCluster,
 };
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
-use keyferry_api::status::{ClusterStatus, DeliveryStatus, IdentityStatus, TargetClusterStatus};
+use keyferry_api::status::TargetClusterStatus;
 use keyferry_core::delivery::ObjectKind;
 use keyferry_hub::client::HubClient;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::flux_consumers::{FluxConsumer, list_consumers};
 use super::observed::Observed;
 use crate::doctor::flux::FluxKind;
-use crate::lenient::{Lenient, or_default, readable_items};
-use crate::object_view::{ObjectMetadata, TargetView};
-use crate::stated_condition::StatedCondition;
+use crate::object_view::{AccessStatusView, AccessView, TargetView};
 
 /// Asks for an object without its content: no value of a Secret leaves the apiserver.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -39,7 +36,7 @@ pub(crate) struct ObservedAccess {
     /// Whether it is being deleted.
     pub(crate) deleting: bool,
     /// The status; `None` if it is about an earlier spec, or there is none.
-    pub(crate) status: Option<AccessStatus>,
+    pub(crate) status: Option<AccessStatusView>,
 }
 
 /// The objects that an access names.
@@ -69,33 +66,6 @@ pub(crate) struct DeliveredObject {
     pub(crate) live: Observed<()>,
 }
 
-/// The status of a TargetAccess. A member of another form than expected reads as absent.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct AccessStatus {
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) observed_generation: Option<i64>,
-    #[serde(deserialize_with = "readable_items")]
-    pub(crate) conditions: Vec<StatedCondition>,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) cluster: Option<ClusterStatus>,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) identity: Option<IdentityStatus>,
-    #[serde(deserialize_with = "or_default")]
-    pub(crate) last_probe_time: Option<String>,
-    #[serde(deserialize_with = "readable_items")]
-    pub(crate) deliveries: Vec<DeliveryStatus>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct AccessObject {
-    #[serde(deserialize_with = "or_default")]
-    metadata: ObjectMetadata,
-    #[serde(deserialize_with = "or_default")]
-    status: Option<AccessStatus>,
-}
-
 /// Reads an access and the objects that it names.
 pub(crate) async fn read_access(client: &HubClient, access: &AccessName) -> AccessReading {
     let path = format!(
@@ -116,14 +86,15 @@ pub(crate) async fn read_access(client: &HubClient, access: &AccessName) -> Acce
 
 pub(crate) fn observe_access(object: &Value) -> Option<ObservedAccess> {
     let (_, stored) = StoredAccess::read(object)?;
-    let Lenient(AccessObject { metadata, status }) = Lenient::deserialize(object).ok()?;
-    let status = status.filter(|status| {
-        metadata.generation.is_some() && status.observed_generation == metadata.generation
-    });
+    let AccessView {
+        metadata, status, ..
+    } = AccessView::of(object);
+    let is_current =
+        metadata.generation.is_some() && status.observed_generation == metadata.generation;
     Some(ObservedAccess {
         spec: stored.read.ok(),
         deleting: metadata.is_deleting(),
-        status,
+        status: is_current.then_some(status),
     })
 }
 

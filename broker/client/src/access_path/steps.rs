@@ -7,14 +7,14 @@ use keyferry_api::config::{Policy, TargetAccess};
 use keyferry_api::foreign_text::visible_ascii;
 use keyferry_api::name::AccessName;
 use keyferry_api::reason::Reason;
-use keyferry_api::status::DeliveryStatus;
 use keyferry_core::delivery::ObjectKind;
 use keyferry_core::static_verdict::{StaticVerdict, explain_refusal, offered_deliveries};
 
 use super::flux_consumers::consumer_steps;
 use super::observed::Observed;
-use super::read_hub::{AccessReading, AccessStatus, DeliveredObject, NamedObjects, ObservedAccess};
+use super::read_hub::{AccessReading, DeliveredObject, NamedObjects, ObservedAccess};
 use super::{PathStep, StepState};
+use crate::object_view::{AccessStatusView, DeliveryView};
 use crate::stated_condition::StatedCondition;
 
 /// The most characters of a reason code in a command.
@@ -108,7 +108,7 @@ fn offers(access: &TargetAccess) -> String {
 fn delivered_step(
     access: &AccessName,
     object: &DeliveredObject,
-    status: Option<&AccessStatus>,
+    status: Option<&AccessStatusView>,
     named: &NamedObjects,
     now: Timestamp,
 ) -> PathStep {
@@ -130,7 +130,7 @@ fn delivered_step(
 fn judge_delivered(
     access: &AccessName,
     object: &DeliveredObject,
-    stated: Option<&DeliveryStatus>,
+    stated: Option<&DeliveryView>,
     now: Timestamp,
 ) -> PathStep {
     let kind = object.kind.as_str();

@@ -255,7 +255,14 @@ fn page_states() -> Vec<State> {
             &[],
         ),
         (
-            "a row after the last",
+            "a target after the last",
+            sample_fleet(),
+            "fleet?from=18446744073709551615",
+            &["There are only 5 rows", "show the first"],
+            &["prod-us"],
+        ),
+        (
+            "an ending after the last",
             sample_fleet(),
             "expiry?from=9901",
             &["There are only", "show the first"],

@@ -11,15 +11,16 @@ use keyferry_keys::ca_bundle::CaBundle;
 
 use super::{NOT_JUDGED, NOT_JUDGED_FIX, broken_by, explain, reason_and_message};
 use crate::access_path::observed::Observed;
-use crate::access_path::read_hub::{AccessStatus, ObservedTarget};
+use crate::access_path::read_hub::ObservedTarget;
 use crate::access_path::{PathStep, StepState};
+use crate::object_view::AccessStatusView;
 use crate::stated_condition::StatedCondition;
 
 /// Makes the step of the TargetCluster, with the target, its CA, the user and the rights below it.
 pub(super) fn target_step(
     access: &TargetAccess,
     target: &Observed<ObservedTarget>,
-    status: Option<&AccessStatus>,
+    status: Option<&AccessStatusView>,
     now: Timestamp,
 ) -> PathStep {
     let kind = "TargetCluster";
@@ -116,7 +117,7 @@ fn rule_step(access: &TargetAccess, target: &TargetCluster) -> PathStep {
 fn live_step(
     access: &TargetAccess,
     spec: Option<&TargetCluster>,
-    status: Option<&AccessStatus>,
+    status: Option<&AccessStatusView>,
     now: Timestamp,
 ) -> Option<PathStep> {
     let cluster = status.and_then(|status| status.cluster.as_ref());
@@ -149,7 +150,7 @@ fn asked_step(
     name: &str,
     condition: &str,
     holds: &str,
-    status: Option<&AccessStatus>,
+    status: Option<&AccessStatusView>,
 ) -> PathStep {
     let step = |state, detail: String| PathStep::new(kind, name, state, detail);
     let Some(status) = status else {
@@ -184,7 +185,7 @@ fn asked_step(
 /// Judges the CA certificates that the status of the access hands to its users.
 fn authority_step(
     spec: Option<&TargetCluster>,
-    status: Option<&AccessStatus>,
+    status: Option<&AccessStatusView>,
     now: Timestamp,
 ) -> Option<PathStep> {
     let step = |state, detail: String| {
@@ -231,7 +232,7 @@ fn source_of(certificate: &CertificateSource) -> String {
 }
 
 /// Judges which user the target takes the token for, with the rights below it.
-fn user_step(access: &TargetAccess, status: Option<&AccessStatus>) -> Option<PathStep> {
+fn user_step(access: &TargetAccess, status: Option<&AccessStatusView>) -> Option<PathStep> {
     let identity = status.and_then(|status| status.identity.as_ref());
     let user = identity.and_then(|identity| identity.username.as_deref());
     let step = asked_step(
