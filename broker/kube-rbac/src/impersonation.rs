@@ -59,9 +59,9 @@ pub struct WantedUser {
 
 /// A request to act as another user.
 #[derive(Clone, Copy, Debug)]
-pub struct Impersonation<'a> {
+pub struct Impersonation<'p, 'a> {
     /// The policy that decides.
-    pub policy: &'a Policy,
+    pub policy: &'p Policy,
     /// The modes that the apiserver tries.
     pub modes: ImpersonationModes,
     /// The user who sends the request.
@@ -131,12 +131,12 @@ impl ImpersonationMode {
     }
 }
 
-impl<'a> Impersonation<'a> {
+impl<'p> Impersonation<'p, '_> {
     /// Returns the user that the request is from now on.
     ///
     /// # Errors
     /// The refusal of the first mode that suits the wanted user.
-    pub fn decide(&self) -> Result<Impersonated<'a>, ImpersonationRefusal> {
+    pub fn decide(&self) -> Result<Impersonated<'p>, ImpersonationRefusal> {
         let mut refusal = None;
         let constrained = self.modes == ImpersonationModes::Constrained;
         let modes = ImpersonationMode::CONSTRAINED
@@ -177,7 +177,7 @@ impl<'a> Impersonation<'a> {
         }
     }
 
-    fn decide_by(&self, mode: ImpersonationMode) -> Result<Impersonated<'a>, ImpersonationRefusal> {
+    fn decide_by(&self, mode: ImpersonationMode) -> Result<Impersonated<'p>, ImpersonationRefusal> {
         let mut check = Check {
             impersonation: self,
             mode,
@@ -220,10 +220,10 @@ fn add_group_of_authentication(user: &mut WantedUser) {
 }
 
 /// The rights of one mode, as they are checked one after the other.
-struct Check<'c, 'a> {
-    impersonation: &'c Impersonation<'a>,
+struct Check<'p, 'a> {
+    impersonation: &'a Impersonation<'p, 'a>,
     mode: ImpersonationMode,
-    ways: Vec<Way<'a>>,
+    ways: Vec<Way<'p>>,
 }
 
 impl Check<'_, '_> {
