@@ -6,13 +6,15 @@ use serde_json::{Map, Value};
 
 use crate::label_selector::{LabelSelector, Operator, Requirement};
 use crate::object::{
-    AggregationRule, Binding, ObjectId, ObjectKind, RbacObject, Role, RoleKind, RoleRef, Subject,
-    SubjectKind,
+    AggregationRule, Binding, ObjectId, ObjectKind, RbacObject, Role, RoleKind, RoleRef,
+    RulesOwner, Subject, SubjectKind,
 };
 use crate::rule::PolicyRule;
 
 /// The API group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// The field manager of the controller that fills aggregated ClusterRoles.
+const CONTROLLER: &str = "clusterrole-aggregation-controller";
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// How an object is read.
@@ -211,6 +213,7 @@ fn read_kind(kind: ObjectKind, object: &Value, reading: Reading) -> Result<RbacO
                 id,
                 labels: metadata.text_map("labels")?,
                 rules: fields.list("rules", read_rule)?,
+                rules_owner: rules_owner(metadata.items("managedFields")?),
                 aggregation: match fields.optional("aggregationRule") {
                     Some(rule) if kind == ObjectKind::ClusterRole => {
                         Some(read_aggregation(rule, reading)?)
@@ -229,6 +232,21 @@ fn read_kind(kind: ObjectKind, object: &Value, reading: Reading) -> Result<RbacO
             })
         }
     })
+}
+
+/// Finds who owns the field `rules`. Managed fields in a form that is not known say nothing.
+fn rules_owner(managed_fields: &[Value]) -> RulesOwner {
+    if managed_fields.is_empty() {
+        return RulesOwner::Unknown;
+    }
+    let mut managers = managed_fields
+        .iter()
+        .filter(|entry| !entry["fieldsV1"]["f:rules"].is_null())
+        .map(|entry| text_of(entry, "manager"));
+    match (managers.next().as_deref(), managers.next()) {
+        (Some(CONTROLLER), None) => RulesOwner::Controller,
+        _ => RulesOwner::Other,
+    }
 }
 
 fn read_rule(fields: &Fields<'_>) -> Result<PolicyRule, Located> {

@@ -18,7 +18,7 @@ fn rules_of(policy: &Policy, name: &str) -> String {
 #[test]
 fn rules_come_by_selector_and_name_and_each_once() {
     let mut policy = policy_of(ROLES);
-    let changed = policy.aggregate().unwrap();
+    let aggregation = policy.aggregate().unwrap();
     for (name, rules) in [
         // By the name of the selected ClusterRoles, `shared` once.
         ("by-label", "b shared a"),
@@ -34,7 +34,8 @@ fn rules_come_by_selector_and_name_and_each_once() {
     ] {
         assert_eq!(rules_of(&policy, name), rules, "{name}");
     }
-    let names: Vec<&str> = changed.iter().map(|role| role.name.as_str()).collect();
+    let changed = aggregation.changed.iter();
+    let names: Vec<&str> = changed.map(|role| role.name.as_str()).collect();
     assert_eq!(
         names,
         [
@@ -46,7 +47,38 @@ fn rules_come_by_selector_and_name_and_each_once() {
             "two-selectors"
         ]
     );
-    assert_eq!(policy.aggregate().unwrap(), [], "it is settled");
+    assert_eq!(aggregation.undetermined, ["none-selected"]);
+    let repeated = policy.aggregate().unwrap();
+    assert_eq!(repeated.changed, [], "it is settled");
+}
+
+/// Each row is the managers of the field `rules`, and whether the rules go with their last source.
+#[test]
+fn rules_go_with_their_last_source_if_the_controller_wrote_them() {
+    const CONTROLLER: &str = "clusterrole-aggregation-controller";
+    for (managers, rules, undetermined) in [
+        (&[CONTROLLER][..], "", false),
+        (&["kubectl"], "stored", false),
+        (&[CONTROLLER, "kubectl"], "stored", false),
+        (&[], "stored", true),
+    ] {
+        let managed_fields: Vec<String> = managers
+            .iter()
+            .map(|manager| format!("{{manager: {manager}, fieldsV1: {{'f:rules': {{}}}}}}"))
+            .collect();
+        let name = format!(
+            "name: none-selected, managedFields: [{}]",
+            managed_fields.join(", ")
+        );
+        let mut policy = policy_of(&ROLES.replace("name: none-selected", &name));
+        let aggregation = policy.aggregate().unwrap();
+        assert_eq!(rules_of(&policy, "none-selected"), rules, "{managers:?}");
+        assert_eq!(
+            !aggregation.undetermined.is_empty(),
+            undetermined,
+            "{managers:?}"
+        );
+    }
 }
 
 #[test]
@@ -101,13 +133,16 @@ aggregationRule: {{clusterRoleSelectors: [{{matchLabels: {{l: '{}'}}}}]}}
         policy
     };
     let mut short = chain(20);
-    assert_eq!(short.aggregate().unwrap().len(), 20);
+    assert_eq!(short.aggregate().unwrap().changed.len(), 20);
     let mut long = chain(40);
     assert_eq!(long.aggregate(), Err(AggregationFault::Unsettled));
     assert!(long.cluster_role("l039").unwrap().rules.is_empty());
 
     let mut many = Policy::default();
-    let gatherer = policy_of(ROLES).cluster_role("everything-but").unwrap().clone();
+    let gatherer = policy_of(ROLES)
+        .cluster_role("everything-but")
+        .unwrap()
+        .clone();
     let labels = policy_of(ROLES).cluster_role("c").unwrap().labels.clone();
     for index in 0..1000 {
         let id = ObjectId::cluster_wide(ObjectKind::ClusterRole, &format!("r{index}"));

@@ -194,6 +194,7 @@ fn a_role_needs_the_verb_or_all_its_rights() {
         labels: std::collections::BTreeMap::new(),
         rules: vec![rule(text)],
         aggregation: None,
+        rules_owner: crate::RulesOwner::Unknown,
     };
     let aggregated = policy.cluster_role("gathers").unwrap();
     let rows = [
@@ -250,7 +251,12 @@ fn a_role_needs_the_verb_or_all_its_rights() {
             RoleWrite::Create,
             "lacks * * *; * *",
         ),
-        ("admin", aggregated.clone(), RoleWrite::Create, "by ClusterRoleBinding admin → ClusterRole all, rule 0"),
+        (
+            "admin",
+            aggregated.clone(),
+            RoleWrite::Create,
+            "by ClusterRoleBinding admin → ClusterRole all, rule 0",
+        ),
     ];
     for (name, role, write, expected) in rows {
         let decision = policy.may_write_role(&user(name), &role, write, None);

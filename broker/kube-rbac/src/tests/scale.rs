@@ -24,6 +24,7 @@ fn large_policy() -> Policy {
                     ..PolicyRule::default()
                 }],
                 aggregation: None,
+                rules_owner: crate::RulesOwner::Unknown,
             }));
             policy.insert(RbacObject::Binding(Binding {
                 id: ObjectId::namespaced(ObjectKind::RoleBinding, &namespace, &name),
