@@ -75,5 +75,5 @@ const GROUPS: [&str; 8] = [
 const ACCOUNTS: [&str; 3] = ["app", "ci", "default"];
 /// The names of Roles and ClusterRoles alike, so that one can be taken for the other.
 const ROLES: [&str; 8] = [
-    "reader", "editor", "scaler", "admin", "viewer", "named", "paths", "gone",
+    "reader", "editor", "scaler", "operator", "viewer", "named", "paths", "gone",
 ];
