@@ -34,6 +34,7 @@ mod offboard;
 mod onboard;
 mod onboarding;
 mod proxy_role;
+mod rehearse;
 mod revoke;
 mod role_manifest;
 mod runtime_info;
@@ -99,6 +100,10 @@ enum Command {
     Keys(keys::KeysArgs),
     /// Revoke a hub signing key for ever, and make targets reload their keys.
     Revoke(revoke::RevokeArgs),
+    /// Predict what an outage, a key rotation or a new CA costs, and when.
+    ///
+    /// It changes nothing. Exit code 3 says that the facts leave a part of the answer open.
+    Rehearse(Box<rehearse::RehearseArgs>),
     /// Check each step from an object to the target; name the first that fails.
     Doctor(Box<doctor::DoctorArgs>),
     /// Ask a target which user a token authenticates as.
@@ -279,6 +284,7 @@ async fn online(command: Command) -> ExitCode {
         Command::Exec(args) => exec::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,
+        Command::Rehearse(args) => rehearse::run(*args).await,
         Command::Targets(args) => targets::run(args).await,
         Command::RuntimeInfo(args) => runtime_info::run(args).await,
         Command::Trust(args) => trust::run(&args).await,
