@@ -71,6 +71,7 @@ fn the_manifests_hold_the_walls() {
         ("api", &[][..]),
         ("keys", &["api"]),
         ("core", &["api", "keys"]),
+        ("fleet", &["api", "core", "keys"]),
         // It knows no hub: its manifest has no client of Kubernetes, as the next test holds.
         ("platform", &["api", "core", "keys"]),
         ("hub", &["api", "core", "keys", "platform"]),
@@ -132,6 +133,7 @@ fn only_the_listener_opens_sockets_and_only_the_server_serves() {
         "api",
         "keys",
         "core",
+        "fleet",
         "platform",
         "hub",
         "issuer",
@@ -218,6 +220,7 @@ fn a_token_request_is_written_in_one_place() {
         "api",
         "keys",
         "core",
+        "fleet",
         "platform",
         "hub",
         "issuer",
@@ -236,7 +239,7 @@ fn a_token_request_is_written_in_one_place() {
 
 #[test]
 fn decisions_reach_for_nothing_outside() {
-    for name in ["api", "keys", "core"] {
+    for name in ["api", "keys", "core", "fleet"] {
         for line in dependency_lines(name) {
             for foreign in ["tokio", "kube", "axum", "reqwest", "hyper", "rustls."] {
                 // The schemas of the objects are derived with these two, which have no client.

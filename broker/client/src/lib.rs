@@ -19,19 +19,18 @@ pub mod credential_cache;
 pub mod direct;
 pub mod doctor;
 pub mod key_records;
-pub mod lenient;
-pub mod object_view;
 pub mod objects_file;
 pub mod objects_of_hub;
 pub mod plugin_folders;
 pub mod server;
-pub mod stated_condition;
 pub mod target_key_refresh;
 pub mod token_agent;
 pub mod token_directory;
 pub mod trusted_issuer;
 
 use std::time::Duration;
+
+pub use keyferry_fleet::{lenient, object_view, stated_condition};
 
 use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::reason::Reason;

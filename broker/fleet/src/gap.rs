@@ -38,3 +38,102 @@ pub enum GapCause {
     /// The server did not answer, or answered something that cannot be read.
     Failed,
 }
+
+/// The resource of TargetClusters in a [`Gap`].
+pub const TARGETS: &str = "targetclusters.keyferry.dev";
+/// The resource of TargetAccesses in a [`Gap`].
+pub const ACCESSES: &str = "targetaccesses.keyferry.dev";
+/// The resource of the key journal in a [`Gap`].
+pub const KEY_JOURNAL: &str = "secrets";
+/// The resource of the audit log in a [`Gap`].
+pub const AUDIT_LOG: &str = "pods/log";
+
+impl Gap {
+    /// A list of TargetClusters that is missing, or not whole.
+    pub fn of_targets(cause: GapCause, message: &str) -> Self {
+        Self {
+            resource: TARGETS.to_owned(),
+            namespace: None,
+            target: None,
+            cause,
+            message: ForeignText::new(message),
+            hides: "targets without an access, and addresses, CAs and rules of the others".to_owned(),
+            fix: match cause {
+                GapCause::Refused => "ask for list on targetclusters.keyferry.dev, which ClusterRole \
+                                      keyferry-platform-admin has, or show your own namespace with -n"
+                    .to_owned(),
+                _ => fix_of_list(cause, "targetclusters"),
+            },
+        }
+    }
+
+    /// A list of TargetAccesses that is missing, or not whole.
+    pub fn of_accesses(cause: GapCause, namespace: Option<Namespace>, message: &str) -> Self {
+        let fix = match (cause, &namespace) {
+            (GapCause::Refused, Some(namespace)) => format!(
+                "ask for list on targetaccesses.keyferry.dev in {namespace}, which ClusterRole \
+                 keyferry-view has"
+            ),
+            (GapCause::Refused, None) => "ask for list on targetaccesses.keyferry.dev, which \
+                                          ClusterRole keyferry-platform-admin has, or show your own \
+                                          namespace with -n"
+                .to_owned(),
+            _ => fix_of_list(cause, "targetaccesses -A"),
+        };
+        Self {
+            resource: ACCESSES.to_owned(),
+            namespace,
+            target: None,
+            cause,
+            message: ForeignText::new(message),
+            hides: "accesses, tenants and when delivered tokens end".to_owned(),
+            fix,
+        }
+    }
+
+    /// The key journal, which was not read.
+    pub fn of_keys(cause: GapCause, message: &str) -> Self {
+        Self {
+            resource: KEY_JOURNAL.to_owned(),
+            namespace: None,
+            target: None,
+            cause,
+            message: ForeignText::new(message),
+            hides: "when keys were published and may be removed".to_owned(),
+            fix: "give --keys FILE with what keyferry keys -o json prints; that needs get on Secrets \
+                  keyferry-keys and keyferry-seal in Keyferry's namespace"
+                .to_owned(),
+        }
+    }
+
+    /// The audit log, which was not read.
+    pub fn of_audit(cause: GapCause, message: &str) -> Self {
+        Self {
+            resource: AUDIT_LOG.to_owned(),
+            namespace: None,
+            target: None,
+            cause,
+            message: ForeignText::new(message),
+            hides: "requests that were refused".to_owned(),
+            fix: "give --audit FILE with Keyferry's audit log".to_owned(),
+        }
+    }
+
+    /// Whether conclusions about targets and accesses depend on it.
+    pub fn is_of_objects(&self) -> bool {
+        self.resource == TARGETS || self.resource == ACCESSES
+    }
+}
+
+fn fix_of_list(cause: GapCause, list: &str) -> String {
+    match cause {
+        GapCause::Refused | GapCause::Failed => {
+            "try again, and if it lasts, look at the hub's apiserver".to_owned()
+        }
+        GapCause::Absent => format!(
+            "add hub/{}.yaml: kubectl get {list} -o yaml",
+            list.split(' ').next().unwrap_or(list)
+        ),
+        GapCause::Cut => format!("list again: kubectl get {list} -o yaml"),
+    }
+}

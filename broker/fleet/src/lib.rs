@@ -3,6 +3,17 @@
 //! A list that could not be read is a [`gap::Gap`], never an empty list. Whatever another system
 //! wrote is [`keyferry_api::foreign_text::ForeignText`], which is one line however it is printed.
 
+pub mod audit_lines;
 pub mod facts;
+pub mod folder;
 pub mod gap;
+#[cfg(any(test, feature = "generated"))]
+pub mod generated;
+pub mod judge;
+pub mod keys_document;
+pub mod lenient;
+pub mod object_stream;
+pub mod object_view;
 pub mod rehearsal;
+pub mod snapshot;
+pub mod stated_condition;

@@ -58,6 +58,8 @@ pub struct ReducedObject {
     pub(super) value: Value,
     pub(super) finalizers: Finalizers,
     pub(super) size: ObjectSize,
+    /// Whether it had a member for the content of a Secret or a ConfigMap.
+    has_data: bool,
 }
 
 impl ReducedObject {
@@ -70,7 +72,13 @@ impl ReducedObject {
                 .map(Finalizers::of)
                 .unwrap_or_default(),
             size: ObjectSize::Kept,
+            has_data: object.get("data").or(object.get("stringData")).is_some(),
         }
+    }
+
+    /// Whether it had `data` or `stringData`, as a Secret has. They were skipped.
+    pub fn has_data(&self) -> bool {
+        self.has_data
     }
 
     /// Its resourceVersion.
@@ -86,6 +94,15 @@ impl ReducedObject {
             Some(namespace) => format!("{namespace}/{name}"),
             None => name.to_owned(),
         }
+    }
+
+    /// Its `apiVersion` and its kind; empty if they are missing.
+    pub fn version_and_kind(&self) -> (&str, &str) {
+        let text = |name| self.value.get(name).and_then(Value::as_str);
+        (
+            text("apiVersion").unwrap_or_default(),
+            text("kind").unwrap_or_default(),
+        )
     }
 
     /// Whether it is kept whole.
@@ -115,6 +132,8 @@ struct Parsed {
     metadata: KeptMetadata,
     spec: Option<KeptMember>,
     status: Option<KeptMember>,
+    data: Option<IgnoredAny>,
+    string_data: Option<IgnoredAny>,
 }
 
 /// The metadata that Keyferry reads. Everything else is skipped without being stored.
@@ -182,6 +201,7 @@ impl<'de> Deserialize<'de> for ReducedObject {
             value: object_of(members),
             finalizers,
             size,
+            has_data: parsed.data.is_some() || parsed.string_data.is_some(),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! `namespaceSelector`, limited to label keys that tenants cannot set on their own namespace.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
@@ -173,6 +174,27 @@ impl NamespaceSelector {
             );
         }
         complete.then_some(Self { terms })
+    }
+}
+
+/// Writes the selector as `kubectl -l` takes it.
+impl fmt::Display for NamespaceSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, term) in self.terms.iter().enumerate() {
+            if index > 0 {
+                f.write_str(",")?;
+            }
+            match term {
+                Term::In(key, values) => match values.as_slice() {
+                    [value] => write!(f, "{key}={value}")?,
+                    values => write!(f, "{key} in ({})", values.join(","))?,
+                },
+                Term::NotIn(key, values) => write!(f, "{key} notin ({})", values.join(","))?,
+                Term::Exists(key) => write!(f, "{key}")?,
+                Term::DoesNotExist(key) => write!(f, "!{key}")?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
-use keyferry_api::status::{ClusterStatus, TargetClusterStatus};
+use keyferry_api::status::{ClusterStatus, IdentityStatus, TargetClusterStatus};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -89,8 +89,23 @@ pub struct TargetSpecView {
     /// The Secret with its CA certificates.
     #[serde(deserialize_with = "or_default")]
     pub cert_secret_ref: Reference,
+    /// The ClusterTrustBundle with its CA certificates.
+    #[serde(deserialize_with = "or_default")]
+    pub cluster_trust_bundle_ref: Reference,
+    /// Its CA certificates themselves, in PEM.
+    #[serde(deserialize_with = "or_default")]
+    pub ca_bundle: Option<String>,
     /// Set if it issues client certificates of the hub instead of tokens.
     pub client_certificates: Option<Value>,
+    /// Whether it is the hub's own apiserver.
+    #[serde(deserialize_with = "or_default")]
+    pub hub: bool,
+    /// Whether Keyferry asks it about tokens: `Report` or `Off`.
+    #[serde(deserialize_with = "or_default")]
+    pub probe: String,
+    /// Whether nothing is minted for it.
+    #[serde(deserialize_with = "or_default")]
+    pub suspend: bool,
 }
 
 /// A TargetAccess of the hub.
@@ -118,6 +133,15 @@ pub struct AccessSpecView {
     /// The ServiceAccount.
     #[serde(deserialize_with = "or_default")]
     pub service_account_name: String,
+    /// Other ServiceAccounts that may ask for it.
+    #[serde(deserialize_with = "readable_items")]
+    pub callers: Vec<String>,
+    /// Whether Keyferry asks the target about its token: `Off`, `Report` or `Require`.
+    #[serde(deserialize_with = "or_default")]
+    pub probe: String,
+    /// Whether nothing is minted for it.
+    #[serde(deserialize_with = "or_default")]
+    pub suspend: bool,
     /// The wanted deliveries; none means tokens on request.
     #[serde(deserialize_with = "readable_items")]
     pub deliveries: Vec<DeliveryView>,
@@ -136,6 +160,18 @@ pub struct Reference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AccessStatusView {
+    /// The generation of the spec that it is about.
+    #[serde(deserialize_with = "or_default")]
+    pub observed_generation: Option<i64>,
+    /// The user that the target authenticates the token as.
+    #[serde(deserialize_with = "or_default")]
+    pub identity: Option<IdentityStatus>,
+    /// Ready and the target's answer in one short line.
+    #[serde(deserialize_with = "or_default")]
+    pub summary: Option<String>,
+    /// When the target was last asked about a token.
+    #[serde(deserialize_with = "or_default")]
+    pub last_probe_time: Option<String>,
     /// Its conditions.
     #[serde(deserialize_with = "readable_items")]
     pub conditions: Vec<StatedCondition>,
@@ -152,14 +188,35 @@ pub struct AccessStatusView {
 
 /// A delivery, as wanted or as it was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct DeliveryView {
+    /// Its name in the list.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
     /// Its type.
     #[serde(rename = "type", deserialize_with = "or_default")]
     pub delivery_type: String,
+    /// The name of the object to write, if the access states one.
+    #[serde(deserialize_with = "or_default")]
+    pub object_name: Option<String>,
     /// The name of the delivered object.
     #[serde(deserialize_with = "or_default")]
     pub object: Option<String>,
+    /// `Delivered`, or the reason code of the failure.
+    #[serde(deserialize_with = "or_default")]
+    pub reason: String,
+    /// The text for readers of the access.
+    #[serde(deserialize_with = "or_default")]
+    pub message: Option<String>,
+    /// When the token in the object expires.
+    #[serde(deserialize_with = "or_default")]
+    pub expires_at: Option<String>,
+    /// When it is rewritten.
+    #[serde(deserialize_with = "or_default")]
+    pub renew_at: Option<String>,
+    /// The kid of the key that signed the token.
+    #[serde(rename = "keyID", deserialize_with = "or_default")]
+    pub key_id: Option<String>,
 }
 
 fn view<T: DeserializeOwned + Default>(object: &Value) -> T {
