@@ -13,7 +13,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use keyferry_api::config::Overrides;
 use keyferry_api::foreign_text::ForeignText;
-use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::name::{NameError, Namespace, ObjectName};
 use keyferry_fleet::facts::Fleet;
 use keyferry_fleet::rehearsal::{Event, Parameters, Rehearsal, RotationOrder, rehearse};
 use keyferry_platform::clock::{Clock, SystemClock};
@@ -115,7 +115,7 @@ struct SceneArgs {
     #[arg(long, value_name = "DIR")]
     snapshot: Option<PathBuf>,
     /// The only namespace whose accesses are read [default: all]
-    #[arg(short, long, value_parser = Namespace::new::<&str>)]
+    #[arg(short, long, value_parser = parse_namespace)]
     namespace: Option<Namespace>,
     /// Keyferry's configuration file, for discovery.maxAge and maxStaleAuthorization.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
@@ -147,7 +147,7 @@ struct SceneArgs {
     #[arg(short, long, value_enum, default_value_t = RehearsalOutput::Table)]
     output: RehearsalOutput,
     /// Keyferry's own namespace on the hub.
-    #[arg(long, value_name = "NAMESPACE", default_value = "keyferry-system", value_parser = Namespace::new::<&str>, help_heading = HUB, hide_short_help = true)]
+    #[arg(long, value_name = "NAMESPACE", default_value = "keyferry-system", value_parser = parse_namespace, help_heading = HUB, hide_short_help = true)]
     keyferry_namespace: Namespace,
     #[command(flatten)]
     hub: HubArgs,
@@ -161,6 +161,10 @@ enum RehearsalOutput {
     Json,
     /// The same object as YAML.
     Yaml,
+}
+
+fn parse_namespace(text: &str) -> Result<Namespace, NameError> {
+    Namespace::new(text)
 }
 
 /// A text is not a target and a time.
@@ -181,12 +185,16 @@ pub(super) async fn run(args: RehearseArgs) -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return ui::command_misused(&error),
     };
+    let parameters = match scene.parameters() {
+        Ok(parameters) => parameters,
+        Err(error) => return ui::command_failed(&error),
+    };
     let now = SystemClock::start().now().wall;
-    let fleet = match facts_source::read_fleet(&scene, now).await {
+    let fleet = match facts_source::read_fleet(&scene, parameters.max_age, now).await {
         Ok(fleet) => fleet,
         Err(error) => return ui::command_failed(&error),
     };
-    let rehearsal = match rehearse_event(&scene, &event, &fleet) {
+    let rehearsal = match rehearse_event(&scene, &event, &parameters, &fleet) {
         Ok(rehearsal) => rehearsal,
         Err(error) => return ui::command_misused(&error),
     };
@@ -258,6 +266,7 @@ fn authority_event(server: CertifiedServer, target: Option<&str>) -> Result<Even
 fn rehearse_event(
     scene: &SceneArgs,
     event: &Event,
+    parameters: &Parameters,
     fleet: &Fleet,
 ) -> Result<Rehearsal, CommandError> {
     let at = scene.at.unwrap_or(fleet.reading.judged_at);
@@ -270,7 +279,7 @@ fn rehearse_event(
             "leave --at out, or give a later time",
         ));
     }
-    Ok(rehearse(fleet, event, &scene.parameters()?, at))
+    Ok(rehearse(fleet, event, parameters, at))
 }
 
 impl SceneArgs {

@@ -16,6 +16,7 @@ use crate::facts::{AccessFacts, Comparison, KeyState, TargetFacts};
 pub(super) fn rehearse_discovery_change(scene: &Scene<'_>) -> Draft {
     let mut draft = Draft::default();
     draft.check_facts(scene, &[NeededFacts::Targets]);
+    draft.check_scope(scene, "which targets of other namespaces have the new CA");
     let (mut ready, mut without) = (0, Vec::new());
     for target in scene.trusting_targets() {
         match target.trust.as_ref().map(|trust| &trust.file) {

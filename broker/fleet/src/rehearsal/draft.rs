@@ -213,6 +213,11 @@ impl Draft {
         self.undetermined.dedup();
         self.assume("the clocks of the hub, Keyferry and the targets agree to a second");
         let reading = &scene.fleet.reading;
+        if let Some(namespace) = &reading.tenant {
+            self.assume(format!(
+                "only accesses of namespace {namespace} are predicted"
+            ));
+        }
         if let Some(failure) = &reading.failed {
             self.assume(format!(
                 "nothing changed since {}: the newest reading failed: {}",

@@ -24,6 +24,14 @@ pub(super) fn rehearse_key_removal(scene: &Scene<'_>, kid: &ForeignText) -> Draf
     add_live_tokens(&mut draft, &tokens, scene.at);
     match scene.key(kid) {
         None => leave_unknown(&mut draft, kid),
+        Some(key) if key.withdrawn_at.is_some() => {
+            draft.answer = format!(
+                "the hub has dropped key {} already; {} delivered tokens need it, and Keyferry \
+                 keeps it published for them",
+                key.kid,
+                tokens.len()
+            );
+        }
         Some(key) if key.state == KeyState::Signs => refuse_while_it_signs(scene, &mut draft, key),
         Some(key) => decide_safe_moment(scene, &mut draft, key, &tokens),
     }

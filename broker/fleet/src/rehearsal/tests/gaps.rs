@@ -83,7 +83,7 @@ fn a_tenant_cannot_see_what_others_need() {
     fleet.reading.tenant = Some(namespace("tenant-a"));
     for (event, expected) in events()
         .iter()
-        .zip([false, false, false, true, false, true, true, false])
+        .zip([false, false, false, true, true, true, true, false])
     {
         let rehearsal = rehearsed(&fleet, event, &Parameters::default());
         let named = rehearsal

@@ -176,6 +176,23 @@ fn the_key_that_signs_is_never_safe_to_remove() {
     );
 }
 
+#[test]
+fn a_key_that_the_hub_dropped_stays_for_its_tokens() {
+    let mut fleet = fleet();
+    fleet.keys.keys[1].withdrawn_at = Some(at(-500));
+    let rehearsal = rehearsed(&fleet, &remove("old"), &Parameters::default());
+    assert_eq!(
+        lines(&rehearsal),
+        ["ObjectReader tenant-a/apps prod SignatureInvalid: certain never, possible 0-3612"]
+    );
+    assert!(
+        rehearsal
+            .answer
+            .starts_with("the hub has dropped key old already; 1 ")
+    );
+    assert!(!rehearsal.is_undetermined());
+}
+
 /// Targets that answer forget the key 10 s + 30 s + 12 s later; objects are rewritten after 75 s.
 #[test]
 fn a_revoked_key_is_replaced_where_another_signs() {
