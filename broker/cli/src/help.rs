@@ -23,6 +23,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "inputs",
             "approve-certificates",
             "export",
+            "fleet",
+            "snapshot",
             "targets",
         ],
     ),
@@ -47,7 +49,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// One example of each command, and of each command below it. A test checks that the command line
 /// accepts them.
-const EXAMPLES: [(&str, &str); 47] = [
+const EXAMPLES: [(&str, &str); 49] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -71,6 +73,8 @@ const EXAMPLES: [(&str, &str); 47] = [
          target.yaml",
     ),
     ("targets", "keyferry targets --config config.yaml"),
+    ("fleet", "keyferry fleet --snapshot ./snapshot"),
+    ("snapshot", "keyferry snapshot ./snapshot"),
     ("keys", "keyferry keys -o timeline"),
     (
         "revoke",
@@ -287,10 +291,6 @@ const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     (
         "accesses",
         "list the accesses and their targets: keyferry targets",
-    ),
-    (
-        "status",
-        "list the accesses and their targets: keyferry targets, and diagnose one: keyferry doctor",
     ),
 ];
 
@@ -524,7 +524,6 @@ mod tests {
             &["login"][..],
             &["get", "targets"],
             &["accesses"],
-            &["status"],
             &["token", "tenant-a/prod", "--audience", "x"],
             &["token", "tenant-a/prod", "--audience=x"],
             &["token", "tenant-a/prod", "--audiences=x"],

@@ -146,12 +146,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         KeysOutput::Table => ui::finish(&ui::table(&table(&rows, &journal, now))),
         KeysOutput::Timeline => ui::finish(&timeline(&rows, &journal, now)),
         KeysOutput::Json | KeysOutput::Yaml => {
-            let revoked: Vec<_> = journal
-                .revoked
-                .iter()
-                .map(|(kid, revoked)| serde_json::json!({ "kid": kid, "at": revoked.at }))
-                .collect();
-            let document = serde_json::json!({ "issuer": journal.issuer.as_str(), "keys": rows, "revoked": revoked });
+            let document = document_of_rows(&rows, &journal);
             let format = match args.output {
                 KeysOutput::Yaml => DocumentFormat::Yaml,
                 _ => DocumentFormat::Json,
@@ -159,6 +154,26 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
             ui::finish_document(&document, format, ExitCode::SUCCESS)
         }
     }
+}
+
+/// Returns what `-o json` prints for a journal.
+pub(crate) fn journal_document(
+    journal: &KeyJournal,
+    max_age: Duration,
+    delivered: Option<&BTreeMap<String, usize>>,
+    now: Timestamp,
+) -> serde_json::Value {
+    let rows = rows(journal, lifetime::activation_delay(max_age), delivered, now);
+    document_of_rows(&rows, journal)
+}
+
+fn document_of_rows(rows: &[Row], journal: &KeyJournal) -> serde_json::Value {
+    let revoked: Vec<_> = journal
+        .revoked
+        .iter()
+        .map(|(kid, revoked)| serde_json::json!({ "kid": kid, "at": revoked.at }))
+        .collect();
+    serde_json::json!({ "issuer": journal.issuer.as_str(), "keys": rows, "revoked": revoked })
 }
 
 async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyJournal, CommandError> {

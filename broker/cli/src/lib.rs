@@ -21,6 +21,7 @@ mod documented;
 mod exec;
 mod explain;
 mod export;
+mod fleet;
 mod help;
 mod import;
 mod inner_file;
@@ -94,6 +95,15 @@ enum Command {
     Import(import::ImportArgs),
     /// List what a configuration file, or the objects of the hub, allow.
     Targets(targets::TargetsArgs),
+    /// Show all targets, worst first, with one cause and the next command for each.
+    ///
+    /// From the hub with your own rights, or from a folder.
+    #[command(visible_alias = "status")]
+    Fleet(Box<fleet::FleetArgs>),
+    /// Write what you may read of the hub into a folder, for keyferry fleet.
+    ///
+    /// It has no token, key or Secret.
+    Snapshot(fleet::SnapshotArgs),
     /// Show the hub's signing keys and their states.
     ///
     /// With rotate, rotate those of a managed issuer.
@@ -286,6 +296,8 @@ async fn online(command: Command) -> ExitCode {
         Command::Revoke(args) => revoke::run(args).await,
         Command::Rehearse(args) => rehearse::run(*args).await,
         Command::Targets(args) => targets::run(args).await,
+        Command::Fleet(args) => fleet::run(*args).await,
+        Command::Snapshot(args) => fleet::run_snapshot(args).await,
         Command::RuntimeInfo(args) => runtime_info::run(args).await,
         Command::Trust(args) => trust::run(&args).await,
         Command::Onboard(args) => onboard::run(args).await,

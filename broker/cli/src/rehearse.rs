@@ -1,7 +1,6 @@
 //! `keyferry rehearse`: predicts what an outage, a key rotation or a new CA costs, before it
 //! happens. It reads, and changes nothing.
 
-mod facts_source;
 mod table;
 
 use std::collections::BTreeMap;
@@ -13,17 +12,19 @@ use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use keyferry_api::config::Overrides;
 use keyferry_api::foreign_text::ForeignText;
-use keyferry_api::name::{NameError, Namespace, ObjectName};
+use keyferry_api::name::ObjectName;
 use keyferry_fleet::facts::Fleet;
+use keyferry_fleet::judge::judge;
 use keyferry_fleet::rehearsal::{Event, Parameters, Rehearsal, RotationOrder, rehearse};
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file;
 
+use crate::args::HubArgs;
 use crate::args::names::lifetime;
 use crate::args::output_format::DocumentFormat;
-use crate::args::{HUB, HubArgs};
 use crate::command_error::CommandError;
 use crate::doctor_report::UNDETERMINED;
+use crate::fleet::sources;
 use crate::ui;
 
 #[derive(Args)]
@@ -115,8 +116,8 @@ struct SceneArgs {
     #[arg(long, value_name = "DIR")]
     snapshot: Option<PathBuf>,
     /// The only namespace whose accesses are read [default: all]
-    #[arg(short, long, value_parser = parse_namespace)]
-    namespace: Option<Namespace>,
+    #[arg(short, long)]
+    namespace: Option<String>,
     /// Keyferry's configuration file, for discovery.maxAge and maxStaleAuthorization.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -146,9 +147,6 @@ struct SceneArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = RehearsalOutput::Table)]
     output: RehearsalOutput,
-    /// Keyferry's own namespace on the hub.
-    #[arg(long, value_name = "NAMESPACE", default_value = "keyferry-system", value_parser = parse_namespace, help_heading = HUB, hide_short_help = true)]
-    keyferry_namespace: Namespace,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -161,10 +159,6 @@ enum RehearsalOutput {
     Json,
     /// The same object as YAML.
     Yaml,
-}
-
-fn parse_namespace(text: &str) -> Result<Namespace, NameError> {
-    Namespace::new(text)
 }
 
 /// A text is not a target and a time.
@@ -190,7 +184,7 @@ pub(super) async fn run(args: RehearseArgs) -> ExitCode {
         Err(error) => return ui::command_failed(&error),
     };
     let now = SystemClock::start().now().wall;
-    let fleet = match facts_source::read_fleet(&scene, parameters.max_age, now).await {
+    let fleet = match scene.read_fleet(now).await {
         Ok(fleet) => fleet,
         Err(error) => return ui::command_failed(&error),
     };
@@ -283,6 +277,19 @@ fn rehearse_event(
 }
 
 impl SceneArgs {
+    /// Reads the facts of the hub, or of the folder, judged at `now`.
+    async fn read_fleet(&self, now: Timestamp) -> Result<Fleet, CommandError> {
+        let mut snapshot = match &self.snapshot {
+            Some(folder) => sources::read_folder(folder)?,
+            None => sources::read_hub(&self.hub, self.namespace.as_deref(), now).await?,
+        };
+        if let Some(namespace) = &self.namespace {
+            snapshot.keep_namespace(&sources::namespace(namespace)?);
+        }
+        sources::note_missing_files(&mut snapshot);
+        Ok(judge(&snapshot, now))
+    }
+
     /// What the facts do not say: from flags, else from the configuration file, else its defaults.
     fn parameters(&self) -> Result<Parameters, CommandError> {
         let defaults = Parameters::default();

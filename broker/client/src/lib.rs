@@ -18,6 +18,7 @@ pub mod configuration_source;
 pub mod credential_cache;
 pub mod direct;
 pub mod doctor;
+pub mod fleet_reading;
 pub mod key_records;
 pub mod objects_file;
 pub mod objects_of_hub;

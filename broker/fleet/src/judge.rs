@@ -17,6 +17,7 @@ use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::name::ObjectName;
 
 use self::authority::Authorities;
+pub(crate) use self::findings::short_cause;
 use crate::facts::{AccessFacts, Ending, EndingKind, Fleet, Health, Reading, SCHEMA, TargetFacts};
 use crate::gap::TARGETS;
 use crate::snapshot::Snapshot;

@@ -1,7 +1,7 @@
 //! What `keyferry keys -o json` prints: the journal of the hub's keys for readers without rights to it.
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::lenient::{Lenient, or_default, readable_items};
 
@@ -11,7 +11,7 @@ pub const MAX_KEYS_BYTES: usize = 8 * 1024 * 1024;
 const MAX_KEYS: usize = 10_000;
 
 /// The hub's keys at the time when the document was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct KeysDocument {
     /// The hub's issuer.
@@ -26,7 +26,7 @@ pub struct KeysDocument {
 }
 
 /// One key of the journal.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedKey {
     /// Its kid.
@@ -58,7 +58,7 @@ pub struct ListedKey {
 }
 
 /// A key that was revoked for ever.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct RevokedKey {
     /// Its kid.
     pub kid: String,
@@ -99,6 +99,13 @@ impl KeysDocument {
         document.keys.truncate(MAX_KEYS);
         document.revoked.truncate(MAX_KEYS);
         Ok(document)
+    }
+
+    /// Returns the document with a note as its first member.
+    pub fn document(&self, note: &str) -> serde_json::Value {
+        serde_json::json!({
+            "note": note, "issuer": self.issuer, "keys": self.keys, "revoked": self.revoked,
+        })
     }
 }
 

@@ -14,6 +14,7 @@ pub mod keys_document;
 pub mod lenient;
 pub mod object_stream;
 pub mod object_view;
+pub mod redact;
 pub mod rehearsal;
 pub mod snapshot;
 pub mod stated_condition;

@@ -5,14 +5,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
 use keyferry_api::config::{
-    Policy, ReducedObject, StoredAccess, StoredTarget, TargetAccess, TargetCluster,
+    CertificateSource, Policy, ReducedObject, StoredAccess, StoredTarget, TargetAccess,
+    TargetCluster,
 };
 use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 
 use crate::audit_lines::AuditLines;
 use crate::facts::Source;
-use crate::gap::Gap;
+use crate::gap::{ACCESSES, AUDIT_LOG, Gap};
 use crate::keys_document::KeysDocument;
 use crate::object_view::{AccessView, TargetView};
 
@@ -120,6 +121,25 @@ impl Snapshot {
         }
     }
 
+    /// Makes a snapshot of what a configuration file states. No object of it has a status.
+    pub fn of_policy(policy: &Policy, path: &str, read_at: Timestamp) -> Self {
+        let source = Source::Folder {
+            path: ForeignText::new(path),
+        };
+        let mut snapshot = Self::new(source, read_at);
+        for (name, spec) in &policy.targets {
+            snapshot
+                .targets
+                .insert(name.clone(), ReadTarget::of_spec(spec));
+        }
+        for (name, spec) in &policy.accesses {
+            snapshot
+                .accesses
+                .insert(name.clone(), ReadAccess::of_spec(spec));
+        }
+        snapshot
+    }
+
     /// Adds a TargetCluster or a TargetAccess, as the hub returns it.
     pub fn add_object(&mut self, object: &ReducedObject) -> Added {
         let value = object.clone().into_value();
@@ -128,6 +148,21 @@ impl Snapshot {
             Some("TargetAccess") => self.add_access(object, &value),
             _ => Added::OtherKind,
         }
+    }
+
+    /// Leaves what a tenant of this namespace may read: its accesses, what their statuses say of
+    /// targets, and its own refusals.
+    pub fn keep_namespace(&mut self, namespace: &Namespace) {
+        self.accesses.retain(|name, _| name.namespace == *namespace);
+        self.targets.clear();
+        self.target_files.clear();
+        self.keys = None;
+        if let Some(audit) = &mut self.audit {
+            audit.keep_namespace(namespace.as_str());
+        }
+        self.gaps
+            .retain(|gap| gap.resource == ACCESSES || gap.resource == AUDIT_LOG);
+        self.tenant = Some(namespace.clone());
     }
 
     /// Marks an object, by `<namespace>/<name>` or the name alone, as one whose status says nothing.
@@ -231,6 +266,56 @@ impl Snapshot {
 
     fn is_full(&self) -> bool {
         self.targets.len() + self.accesses.len() >= MAX_OBJECTS
+    }
+}
+
+impl ReadTarget {
+    fn of_spec(spec: &TargetCluster) -> Self {
+        let mut view = TargetView::default();
+        view.metadata.name = spec.name.to_string();
+        let written = &mut view.spec;
+        written.kind = if spec.is_cluster() {
+            "Cluster"
+        } else {
+            "Audience"
+        }
+        .to_owned();
+        written.address = spec.address.clone();
+        written.audience = spec.audience.to_string();
+        written.suspend = spec.suspend;
+        written.hub = spec.client_certificates.is_some();
+        match &spec.certificate {
+            CertificateSource::Secret(name) => written.cert_secret_ref.name = name.to_string(),
+            CertificateSource::TrustBundle(name) => {
+                written.cluster_trust_bundle_ref.name = name.to_string();
+            }
+            CertificateSource::Inline(pem) => written.ca_bundle = Some(pem.clone()),
+            CertificateSource::System => {}
+        }
+        Self {
+            view,
+            spec: Some(spec.clone()),
+            is_contradicted: false,
+            content: 0,
+        }
+    }
+}
+
+impl ReadAccess {
+    fn of_spec(spec: &TargetAccess) -> Self {
+        let mut view = AccessView::default();
+        view.metadata.name = spec.name.name.to_string();
+        view.metadata.namespace = Some(spec.name.namespace.to_string());
+        view.spec.target_cluster_ref.name = spec.target.to_string();
+        view.spec.service_account_name = spec.service_account.to_string();
+        view.spec.callers = spec.callers.iter().map(ToString::to_string).collect();
+        view.spec.suspend = spec.suspend;
+        Self {
+            view,
+            spec: Some(spec.clone()),
+            is_contradicted: false,
+            content: 0,
+        }
     }
 }
 

@@ -75,7 +75,6 @@ fn words_that_mean_no_event_are_refused() {
         "hub-outage --for 0s",
         "hub-outage --at tomorrow",
         "hub-outage --fetched prod",
-        "hub-outage -n Tenant",
     ] {
         assert!(parsed(&format!("rehearse {line}")).is_err(), "{line}");
     }

@@ -66,7 +66,8 @@ impl Judgement<'_> {
         deliveries: &[DeliveryFacts],
     ) -> Vec<Judged> {
         if let Some(finding) = unjudged(read) {
-            return vec![finding];
+            // Whether policy grants it, needs no status.
+            return vec![self.static_refusal(name, read).unwrap_or(finding)];
         }
         let status = &read.view.status;
         if read.view.metadata.is_deleting() {
@@ -113,6 +114,18 @@ impl Judgement<'_> {
         };
         Judged::of_condition(health, ready, cause.unwrap_or_else(|| ready.hindrance()))
             .with_next(doctor(name))
+    }
+
+    /// Why policy refuses an access without a status.
+    fn static_refusal(&self, name: &AccessName, read: &ReadAccess) -> Option<Judged> {
+        let access = read.spec.as_ref().filter(|_| !read.is_contradicted)?;
+        let verdict = StaticVerdict::of(&self.policy, access);
+        let refusals = [StaticVerdict::NotAllowed, StaticVerdict::NoSuchTarget];
+        let cause = self
+            .missing_grant(name, read)
+            .filter(|_| refusals.contains(&verdict))?;
+        let reason = Reason::TargetNotGranted.as_str();
+        Some(Judged::new(Health::Broken, "Authorized", reason, cause).with_next(doctor(name)))
     }
 
     /// Which part of the grant is missing, for a reader of all TargetClusters. The status of the

@@ -128,12 +128,7 @@ impl<'a> Stated<'a> {
 
     /// Why an object is not ready, in the words of its column STATUS.
     pub(super) fn hindrance(&self) -> String {
-        match reason_of(self.reason) {
-            Some(reason) => {
-                summary::summarize_access(&condition::Finding::failed(reason, ""), None, None)
-            }
-            None => "see its conditions".to_owned(),
-        }
+        short_cause(self.reason)
     }
 
     /// What is unsafe about a target that is ready, in the words of its column STATUS.
@@ -146,6 +141,16 @@ impl<'a> Stated<'a> {
             .strip_prefix("ready, but ")
             .or(line.strip_prefix("ready; "));
         warning.map(str::to_owned)
+    }
+}
+
+/// What a reason code means for an object, in the words of the column STATUS.
+pub(crate) fn short_cause(reason: &str) -> String {
+    match reason_of(reason) {
+        Some(reason) => {
+            summary::summarize_access(&condition::Finding::failed(reason, ""), None, None)
+        }
+        None => "see its conditions".to_owned(),
     }
 }
 

@@ -1,0 +1,146 @@
+//! `keyferry fleet`: one row for each target, worst first, from the hub or from a folder; and
+//! `keyferry snapshot`, which writes such a folder.
+
+mod snapshot;
+pub(super) mod sources;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use keyferry_fleet::facts::Fleet;
+use keyferry_fleet::judge::{Verdict, judge};
+use keyferry_fleet::redact::redact;
+use keyferry_fleet::snapshot::Snapshot;
+use keyferry_platform::clock::{Clock, SystemClock};
+
+pub(super) use self::snapshot::{SnapshotArgs, run as run_snapshot};
+use crate::args::HubArgs;
+use crate::args::output_format::DocumentFormat;
+use crate::command_error::CommandError;
+use crate::ui;
+
+/// The exit code if something could not be determined, as of `doctor`.
+const UNDETERMINED: u8 = 3;
+
+#[derive(Args)]
+#[command(
+    after_long_help = "Exit codes: 0 if all is well, 1 if something is broken, 2 for a \
+                             mistake in the call, 3 if nothing is known to be broken and something \
+                             could not be determined."
+)]
+pub(super) struct FleetArgs {
+    /// A folder that keyferry snapshot or kubectl wrote.
+    ///
+    /// Its objects are shown instead of those of the hub.
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    snapshot: Option<PathBuf>,
+    /// Keyferry's configuration file.
+    ///
+    /// What it states is shown, and nothing of it is asked. Where it says `objects:
+    /// CustomResources`, the hub is read.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Namespace on the hub [default: all]
+    ///
+    /// Only what its tenant may read: its accesses, and what their statuses say of targets.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Leave out addresses, audiences, users and namespaces.
+    ///
+    /// For a reader outside. Namespaces and ServiceAccounts get numbers.
+    #[arg(long)]
+    redact: bool,
+    /// Keyferry's audit log, for refused requests.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    audit: Option<PathBuf>,
+    /// What keyferry keys -o json printed, for the lives of the keys.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    keys: Option<PathBuf>,
+    /// Judge as of this time, in RFC 3339 [default: now]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
+    as_of: Option<Timestamp>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = FleetOutput::Table)]
+    output: FleetOutput,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+/// How the facts are printed.
+#[derive(Clone, Copy, ValueEnum)]
+enum FleetOutput {
+    /// One row for each target.
+    Table,
+    /// A JSON object with all facts.
+    Json,
+    /// The same object as YAML.
+    Yaml,
+}
+
+pub(super) async fn run(args: FleetArgs) -> ExitCode {
+    let now = SystemClock::start().now().wall;
+    let snapshot = match read_snapshot(&args, now).await {
+        Ok(snapshot) => snapshot,
+        Err(error) => return ui::command_failed(&error),
+    };
+    let fleet = judge(&snapshot, args.as_of.unwrap_or(now));
+    let fleet = match args.redact {
+        true => redact(fleet),
+        false => fleet,
+    };
+    print_fleet(&fleet, args.output)
+}
+
+async fn read_snapshot(args: &FleetArgs, now: Timestamp) -> Result<Snapshot, CommandError> {
+    let mut snapshot = match &args.snapshot {
+        Some(folder) => sources::read_folder(folder)?,
+        None => {
+            let policy = args
+                .config
+                .as_deref()
+                .map(sources::read_config)
+                .transpose()?;
+            match policy.flatten() {
+                Some((path, policy)) => Snapshot::of_policy(&policy, &path, now),
+                None => sources::read_hub(&args.hub, args.namespace.as_deref(), now).await?,
+            }
+        }
+    };
+    if let Some(path) = &args.audit {
+        sources::add_audit_log(&mut snapshot, path)?;
+    }
+    if let Some(path) = &args.keys {
+        sources::add_keys(&mut snapshot, path)?;
+    }
+    if let Some(namespace) = &args.namespace {
+        snapshot.keep_namespace(&sources::namespace(namespace)?);
+    }
+    sources::note_missing_files(&mut snapshot);
+    Ok(snapshot)
+}
+
+/// Prints facts. Each further format is one arm here.
+fn print_fleet(fleet: &Fleet, output: FleetOutput) -> ExitCode {
+    let code = exit_code(fleet.verdict());
+    let format = match output {
+        FleetOutput::Table => return ui::finish_with(&table::render(fleet), code),
+        FleetOutput::Json => DocumentFormat::Json,
+        FleetOutput::Yaml => DocumentFormat::Yaml,
+    };
+    ui::finish_document(fleet, format, ExitCode::from(code))
+}
+
+fn exit_code(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Working => 0,
+        Verdict::Broken => 1,
+        Verdict::Undetermined => UNDETERMINED,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
