@@ -32,12 +32,47 @@ metadata: {name: prod, namespace: tenant-a}
 spec: {targetClusterRef: {name: prod}, serviceAccountName: reconciler}
 ";
 
+/// The same objects with what Keyferry states of them, as kubectl prints them, and the keys.
+const HUB_OBJECTS: &str = "apiVersion: keyferry.dev/v1alpha1
+kind: TargetCluster
+metadata: {name: prod}
+spec:
+  address: https://prod.test:6443
+  audience: https://prod.test
+  certSecretRef: {name: prod-ca}
+  allow: [{namespaces: [tenant-a], serviceAccounts: [reconciler], deliveries: [KubeConfigSecret, FluxConfigMap]}]
+---
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetAccess
+metadata: {name: apps, namespace: tenant-a}
+spec:
+  targetClusterRef: {name: prod}
+  serviceAccountName: reconciler
+  deliveries: [{name: secret, type: KubeConfigSecret}, {name: flux, type: FluxConfigMap}]
+status:
+  deliveries:
+  - name: secret
+    type: KubeConfigSecret
+    object: apps-kubeconfig
+    reason: Delivered
+    expiresAt: 2099-01-01T02:00:00Z
+    renewAt: 2099-01-01T01:00:00Z
+    keyID: k1
+  - {name: flux, type: FluxConfigMap, object: apps, reason: Delivered}
+";
+const KEYS: &str = r#"{"issuer": "https://hub.test", "revoked": [], "keys": [{"kid": "k1", "algorithm": "RS256",
+  "signs": "lastSeen", "signsSince": "2098-12-01T00:00:00Z", "publishedAt": "2098-12-01T00:00:00Z",
+  "activeAt": "2098-12-01T00:00:00Z", "tokensUntil": "2099-01-01T02:00:00Z"}]}"#;
+
 /// Calls the program in a folder with these files, which is the home folder too.
 fn transcript_of(line: &str) -> Transcript {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("config.yaml", CONFIG);
     write("typo.yaml", &CONFIG.replace("hubName", "hubNam"));
+    std::fs::create_dir_all(folder.path().join("read/hub")).unwrap();
+    write("read/hub/objects.yaml", HUB_OBJECTS);
+    write("read/keys.json", KEYS);
     write(
         "kubeconfig",
         "apiVersion: v1\nkind: Config\ncurrent-context: hub\n\
@@ -81,6 +116,14 @@ fn what_is_printed_without_a_hub() {
             "inputs credential new prod --cluster prod.fleet.test",
         ),
         ("serve-check", "serve --check --config config.yaml"),
+        (
+            "rehearse-hub-outage",
+            "rehearse hub-outage --for 4h --snapshot read --at 2099-01-01T00:00:00Z",
+        ),
+        (
+            "rehearse-key-rotation",
+            "rehearse key-rotation --sign-at-once --snapshot read --at 2099-01-01T00:00:00Z -o yaml",
+        ),
         ("doctor-without-anything", "doctor"),
     ] {
         assert_snapshot!(case, transcript_of(line));
@@ -91,7 +134,7 @@ fn what_is_printed_without_a_hub() {
 #[test]
 fn what_is_wrong_is_said_with_its_fix() {
     const HUB: &str = "--kubeconfig kubeconfig";
-    let mistakes: [(&str, &[&str]); 23] = [
+    let mistakes: [(&str, &[&str]); 24] = [
         (
             "exec",
             &["exec", "exec tenant-a/prod -- true", "exec a -- true"],
@@ -122,6 +165,19 @@ fn what_is_wrong_is_said_with_its_fix() {
         (
             "revoke",
             &["revoke", "revoke --kid a", "revoke --kid a HUB"],
+        ),
+        (
+            "rehearse",
+            &[
+                "rehearse",
+                "rehearse key-rotation",
+                "rehearse ca-change target",
+                "rehearse hub-outage HUB",
+                "rehearse hub-outage --snapshot nowhere",
+                "rehearse hub-outage --snapshot read --at 2000-01-01T00:00:00Z",
+                "rehearse ca-change discovery --snapshot read --at 2099-01-01T00:00:00Z",
+                "rehearse remove-key k2 --snapshot read --at 2099-01-01T00:00:00Z",
+            ],
         ),
         (
             "admission-policies",

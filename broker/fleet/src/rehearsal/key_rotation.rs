@@ -63,7 +63,7 @@ pub(super) fn rehearse_signing_at_once(scene: &Scene<'_>) -> Draft {
         scene.after(delay),
         Some(after(published_by, delay)),
     );
-    refuse_callers_without_token(scene, &mut draft, after(published_by, delay));
+    refuse_callers_without_token(scene, &mut draft, published_by);
     for access in scene.own_minters() {
         refuse_own_minter(scene, &mut draft, access, published_by);
     }
@@ -88,7 +88,8 @@ pub(super) fn rehearse_signing_at_once(scene: &Scene<'_>) -> Draft {
 }
 
 /// Callers for which no token is cached get one once the key is active.
-fn refuse_callers_without_token(scene: &Scene<'_>, draft: &mut Draft, active_by: Timestamp) {
+fn refuse_callers_without_token(scene: &Scene<'_>, draft: &mut Draft, published_by: Timestamp) {
+    let active_by = after(published_by, scene.activation_delay());
     // A caller is not refused while the rest of the delay is short.
     let certain_until = scene.after(
         scene
@@ -107,15 +108,36 @@ fn refuse_callers_without_token(scene: &Scene<'_>, draft: &mut Draft, active_by:
             Some(after(active_by, MINT_FAILURE_LIFETIME + CLOCK_TOLERANCE)),
         ),
     );
-    draft.refuse(
-        Refused::callers(
+    let published = Window::between(scene.at, Some(published_by));
+    let restarted = Window::between(scene.at, Some(scene.after(HUB_RECOVERY)));
+    for (caller, reason, why, possible) in [
+        (
+            CallerClass::CallerWithoutToken,
+            "KeyNotPublished",
+            "the hub signs with a key that Keyferry has not read yet",
+            published,
+        ),
+        (
+            CallerClass::UnconfirmedCaller,
+            "CallerRejected",
+            "the caller's own token has a key that Keyferry has not read yet",
+            published,
+        ),
+        (
             CallerClass::CallerWithoutToken,
             "HubPolicyNotReady",
             "an apiserver of the hub that restarts may refuse every TokenRequest at first",
+            restarted,
         ),
-        None,
-        Window::between(scene.at, Some(scene.after(HUB_RECOVERY))),
-    );
+        (
+            CallerClass::CallerWithoutToken,
+            "HubUnreachable",
+            "an apiserver of the hub restarts",
+            restarted,
+        ),
+    ] {
+        draft.refuse(Refused::callers(caller, reason, why), None, possible);
+    }
 }
 
 /// A client that mints by itself uses the new key at once, and its target may not know it.

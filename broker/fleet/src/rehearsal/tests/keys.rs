@@ -54,18 +54,42 @@ fn publishing_first_refuses_nobody() {
 /// `maxAge` - 30 s later.
 #[test]
 fn signing_at_once_costs_callers_the_delay_and_own_minters_the_age_of_a_copy() {
-    for (parameters, own, callers) in [
-        (parameters(60, 1), "0-65", "certain 1-99, possible 0-158"),
-        (parameters(60, 2), "0-75", "certain 1-99, possible 0-168"),
-        (parameters(30, 1), "0-35", "certain 1-69, possible 0-128"),
-        (parameters(600, 2), "0-615", "certain 1-639, possible 0-708"),
+    for (parameters, read, own, callers) in [
+        (
+            parameters(60, 1),
+            35,
+            "0-65",
+            "certain 1-99, possible 0-158",
+        ),
+        (
+            parameters(60, 2),
+            45,
+            "0-75",
+            "certain 1-99, possible 0-168",
+        ),
+        (
+            parameters(30, 1),
+            35,
+            "0-35",
+            "certain 1-69, possible 0-128",
+        ),
+        (
+            parameters(600, 2),
+            45,
+            "0-615",
+            "certain 1-639, possible 0-708",
+        ),
     ] {
+        let possible = |line: &str, until| format!("{line}: certain never, possible 0-{until}");
         let rehearsal = rehearsed(&fleet(), &SIGN_AT_ONCE, &parameters);
         assert_eq!(
             lines(&rehearsal),
             [
+                possible("UnconfirmedCaller * * CallerRejected", read),
                 format!("CallerWithoutToken * * KeySettling: {callers}"),
-                "CallerWithoutToken * * HubPolicyNotReady: certain never, possible 0-30".to_owned(),
+                possible("CallerWithoutToken * * KeyNotPublished", read),
+                possible("CallerWithoutToken * * HubPolicyNotReady", 30),
+                possible("CallerWithoutToken * * HubUnreachable", 30),
                 format!(
                     "OwnMinter tenant-a/flux prod SignatureInvalid: certain never, possible {own}"
                 ),
@@ -97,7 +121,7 @@ fn a_fetch_that_was_read_narrows_the_window() {
             .insert(fleet.targets[0].name.clone(), at(-fetched));
         let rehearsal = rehearsed(&fleet, &SIGN_AT_ONCE, &parameters);
         assert_eq!(
-            lines(&rehearsal)[2],
+            lines(&rehearsal)[5],
             format!("OwnMinter tenant-a/flux prod SignatureInvalid: {expected}"),
             "fetched {fetched} s before"
         );
@@ -113,16 +137,16 @@ fn a_target_that_trusts_no_key_of_the_hub_refuses_nothing_in_a_rotation() {
             .refusals
             .len()
     };
-    assert_eq!(change(&|_| ()), 3);
+    assert_eq!(change(&|_| ()), 6);
     assert_eq!(
         change(&|fleet| fleet.targets[0].issuer =
             Some(ForeignText::new("https://keyferry.test/issuers/prod"))),
-        2
+        5
     );
-    assert_eq!(change(&|fleet| fleet.targets[0].relying_party = true), 2);
-    assert_eq!(change(&|fleet| fleet.accesses[1].suspended = true), 2);
+    assert_eq!(change(&|fleet| fleet.targets[0].relying_party = true), 5);
+    assert_eq!(change(&|fleet| fleet.accesses[1].suspended = true), 5);
     // Nothing says that it does not.
-    assert_eq!(change(&|fleet| fleet.targets[0].issuer = None), 3);
+    assert_eq!(change(&|fleet| fleet.targets[0].issuer = None), 6);
 }
 
 /// The other key signs since 1000 s, so the last Pod has another token 85 400 s from now. A token
