@@ -34,6 +34,15 @@ pub(super) struct Draft {
     runbook: Vec<Step>,
 }
 
+/// A number with its noun, whose plural ends with `s`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{count} {noun}s")
+    }
+}
+
 /// Who is refused, and why.
 pub(super) struct Refused {
     pub(super) caller: CallerClass,

@@ -7,7 +7,7 @@ use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::name::{AccessName, ObjectName};
 
 use super::delivered::{DeliveredToken, check_statuses, live_tokens_of};
-use super::draft::{Draft, NeededFacts, Refused};
+use super::draft::{Draft, NeededFacts, Refused, counted};
 use super::key_removal::leave_unknown;
 use super::scene::Scene;
 use super::timing::{
@@ -59,8 +59,8 @@ pub(super) fn rehearse_key_revocation(scene: &Scene<'_>, kid: &ForeignText) -> D
         decide_end(scene, &mut draft, kid, &successor, tokens.len());
     } else {
         draft.answer = format!(
-            "{} delivered tokens that are known have key {kid}; which key signs is not known",
-            tokens.len()
+            "{} of key {kid} live as far as is known; which key signs is not known",
+            counted(tokens.len(), "delivered token")
         );
     }
     draft.refuse(
@@ -217,15 +217,15 @@ fn decide_end(
     );
     let forgotten = scene.after(until_forgotten(scene.parameters.max_age));
     draft.answer = format!(
-        "{count} delivered tokens of key {kid} are replaced by {}; targets that answer forget the \
-         key by {}",
+        "{} of key {kid} to replace, done by {}; targets that answer forget the key by {}",
+        counted(count, "delivered token"),
         printed(replaced),
         printed(forgotten)
     );
     if !draft.is_open() {
         draft.earliest_safe = Some(SafeMoment {
             at: replaced.max(forgotten),
-            step: "take the key for dead, once `keyferry revoke` has proven it".to_owned(),
+            step: "rely on its refusal, once `keyferry revoke` has proven it".to_owned(),
         });
     }
 }
@@ -242,16 +242,27 @@ fn write_runbook(
         .rev()
         .map(|token| (&token.access.target, &token.access.name))
         .collect();
-    for (target, access) in &by_target {
-        draft.add_step(
-            format!("before the hub signs with another key, fetch a witness for target {target}"),
-            Some(format!("keyferry token {access} > token-of-{target}")),
-            format!("a token whose header names {kid}"),
-        );
-    }
     let is_signing = scene
         .key(kid)
         .is_some_and(|key| key.state == KeyState::Signs);
+    for (target, access) in &by_target {
+        if is_signing {
+            draft.add_step(
+                format!("while the hub signs with the key, fetch a witness for target {target}"),
+                Some(format!("keyferry token {access} > token-of-{target}")),
+                format!("a token whose header names {kid}"),
+            );
+        } else {
+            draft.add_step(
+                format!(
+                    "write a token of the key for target {target} into token-of-{target}, such as \
+                     that in the object of {access}"
+                ),
+                None,
+                format!("a token whose header names {kid}"),
+            );
+        }
+    }
     if is_signing {
         draft.add_step(
             "let the hub sign with another key first",

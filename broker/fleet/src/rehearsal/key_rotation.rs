@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use keyferry_api::lifetime;
 
-use super::draft::{Draft, NeededFacts, Refused};
+use super::draft::{Draft, NeededFacts, Refused, counted};
 use super::scene::Scene;
 use super::timing::{
     ACTIVATION_PATIENCE, CLOCK_TOLERANCE, HUB_RECOVERY, LEAST_UNTIL_PUBLISHED,
@@ -75,8 +75,9 @@ pub(super) fn rehearse_signing_at_once(scene: &Scene<'_>) -> Draft {
         .count();
     draft.answer = format!(
         "callers without a token wait until {} at most; tokens that Keyferry delivered stay valid; \
-         {target_refuses} accesses whose client mints by itself may be refused at their target",
-        printed(after(published_by, delay))
+         {} that mint by themselves may be refused at their target",
+        printed(after(published_by, delay)),
+        counted(target_refuses, "client")
     );
     draft.earliest_safe = Some(SafeMoment {
         at: after(published_by, delay),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::delivered::{add_unrenewed_ends, check_statuses};
-use super::draft::{Draft, NeededFacts, Refused};
+use super::draft::{Draft, NeededFacts, Refused, counted};
 use super::scene::Scene;
 use super::timing::{
     CLOCK_TOLERANCE, DELIVERY_RECOVERY, HUB_RECOVERY, OWN_TOKEN_LIFETIME, REVIEW_LIFETIME,
@@ -111,7 +111,9 @@ fn endings(
 ) -> String {
     let known = match (first, end) {
         (Some(first), _) => format!(
-            "the first of {count} delivered tokens that end meanwhile ends at {}",
+            "{} {} meanwhile, the first at {}",
+            counted(count, "delivered token"),
+            if count == 1 { "ends" } else { "end" },
             printed(first)
         ),
         (None, Some(_)) => "no delivered token that is known ends meanwhile".to_owned(),
@@ -201,7 +203,10 @@ pub(super) fn rehearse_keyferry_outage(scene: &Scene<'_>, lasts: Option<Duration
     if own_minters > 0 {
         draft.add_branch(
             "the hub gets no new signing key, and no target restarts",
-            format!("{own_minters} accesses go on whose clients mint by the hub"),
+            format!(
+                "{} with tokens of the hub itself: they work",
+                counted(own_minters, "client")
+            ),
         );
     }
     draft.add_branch(
