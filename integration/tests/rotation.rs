@@ -10,6 +10,7 @@
 //! | another client edits, dates back, deletes or restores the key journal | `a_forged_record_is_not_believed` |
 //! | a key is revoked, and the earlier key journal is restored | `a_revoked_key_is_forgotten_by_its_targets` |
 //! | a key is revoked whose tokens are in delivered Secrets; then the only key, with which the hub keeps signing | `a_revocation_rewrites_what_was_delivered` |
+//! | a rotation is rehearsed, then done with a key that was never published | `a_rotation_costs_what_was_rehearsed` |
 //! | hub and target have the same issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_fixes_a_collision` |
 //! | the hub is stopped and Keyferry restarted | `the_state_directory_outlives_the_process` |
 //!
@@ -23,6 +24,7 @@ mod odd;
 mod on_hub;
 mod people;
 mod record;
+mod rehearsed;
 mod revoked;
 mod second_issuer;
 mod stage;

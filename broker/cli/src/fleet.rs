@@ -2,7 +2,7 @@
 //! `keyferry snapshot`, which writes such a folder.
 
 mod snapshot;
-mod sources;
+pub(super) mod sources;
 mod table;
 
 use std::path::{Path, PathBuf};

@@ -17,6 +17,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "serve",
             "keys",
             "revoke",
+            "rehearse",
             "admission-policies",
             "tls",
             "inputs",
@@ -51,7 +52,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// One example of each command, and of each command below it. A test checks that the command line
 /// accepts them.
-const EXAMPLES: [(&str, &str); 45] = [
+const EXAMPLES: &[(&str, &str)] = &[
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -82,6 +83,28 @@ const EXAMPLES: [(&str, &str); 45] = [
     (
         "revoke",
         "keyferry revoke --kid KID --config config.yaml --witness old.token",
+    ),
+    ("rehearse", "keyferry rehearse hub-outage --for 4h"),
+    (
+        "rehearse hub-outage",
+        "keyferry rehearse hub-outage --for 4h --at 2026-11-23T14:00:00Z",
+    ),
+    (
+        "rehearse key-rotation",
+        "keyferry rehearse key-rotation --publish-first",
+    ),
+    (
+        "rehearse remove-key",
+        "keyferry rehearse remove-key KID -o json",
+    ),
+    (
+        "rehearse ca-change",
+        "keyferry rehearse ca-change target prod",
+    ),
+    ("rehearse revoke", "keyferry rehearse revoke KID"),
+    (
+        "rehearse keyferry-outage",
+        "keyferry rehearse keyferry-outage --for 30m --snapshot fleet",
     ),
     (
         "doctor",

@@ -38,6 +38,7 @@ mod offboard;
 mod onboard;
 mod onboarding;
 mod proxy_role;
+mod rehearse;
 mod revoke;
 mod role_manifest;
 mod runtime_info;
@@ -114,6 +115,10 @@ enum Command {
     Keys(keys::KeysArgs),
     /// Revoke a hub signing key for ever, and make targets reload their keys.
     Revoke(revoke::RevokeArgs),
+    /// Predict what an outage, a key rotation or a new CA costs, and when.
+    ///
+    /// It changes nothing. Exit code 3 says that the facts leave a part of the answer open.
+    Rehearse(Box<rehearse::RehearseArgs>),
     /// Check each step from an object to the target; name the first that fails.
     Doctor(Box<doctor::DoctorArgs>),
     /// Show the fleet in your own browser, on this machine.
@@ -311,6 +316,7 @@ async fn online(command: Command) -> ExitCode {
         Command::Exec(args) => exec::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,
+        Command::Rehearse(args) => rehearse::run(*args).await,
         Command::Targets(args) => targets::run(args).await,
         Command::Fleet(args) => fleet::run(*args).await,
         Command::Snapshot(args) => fleet::run_snapshot(args).await,

@@ -78,6 +78,37 @@ status:
   - {type: Ready, status: "True", reason: Ready, message: delivered, lastTransitionTime: "2026-01-01T00:00:00Z"}
   - {type: TargetAuthenticates, status: "True", reason: Ready, message: accepted, lastTransitionTime: "2026-01-01T00:00:00Z"}
 "#;
+/// The same objects with what Keyferry states of them, as kubectl prints them, and the keys.
+const HUB_OBJECTS: &str = "apiVersion: keyferry.dev/v1alpha1
+kind: TargetCluster
+metadata: {name: prod}
+spec:
+  address: https://prod.test:6443
+  audience: https://prod.test
+  certSecretRef: {name: prod-ca}
+  allow: [{namespaces: [tenant-a], serviceAccounts: [reconciler], deliveries: [KubeConfigSecret, FluxConfigMap]}]
+---
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetAccess
+metadata: {name: apps, namespace: tenant-a}
+spec:
+  targetClusterRef: {name: prod}
+  serviceAccountName: reconciler
+  deliveries: [{name: secret, type: KubeConfigSecret}, {name: flux, type: FluxConfigMap}]
+status:
+  deliveries:
+  - name: secret
+    type: KubeConfigSecret
+    object: apps-kubeconfig
+    reason: Delivered
+    expiresAt: 2099-01-01T02:00:00Z
+    renewAt: 2099-01-01T01:00:00Z
+    keyID: k1
+  - {name: flux, type: FluxConfigMap, object: apps, reason: Delivered}
+";
+const KEYS: &str = r#"{"issuer": "https://hub.test", "revoked": [], "keys": [{"kid": "k1", "algorithm": "RS256",
+  "signs": "lastSeen", "signsSince": "2098-12-01T00:00:00Z", "publishedAt": "2098-12-01T00:00:00Z",
+  "activeAt": "2098-12-01T00:00:00Z", "tokensUntil": "2099-01-01T02:00:00Z"}]}"#;
 
 /// Calls the program in a folder with these files, which is the home folder too.
 fn transcript_of(line: &str) -> Transcript {
@@ -91,6 +122,9 @@ fn transcript_of(line: &str) -> Transcript {
         "schema: keyferry.dev/snapshot/v1\nreadAt: \"2026-01-02T00:03:00Z\"\nuser: jane\n",
     );
     write("typo.yaml", &CONFIG.replace("hubName", "hubNam"));
+    std::fs::create_dir_all(folder.path().join("read/hub")).unwrap();
+    write("read/hub/objects.yaml", HUB_OBJECTS);
+    write("read/keys.json", KEYS);
     write(
         "kubeconfig",
         "apiVersion: v1\nkind: Config\ncurrent-context: hub\n\
@@ -158,6 +192,14 @@ fn what_is_printed_without_a_hub() {
             "inspect token --at 2026-09-21T14:38:20Z -o yaml",
         ),
         ("serve-check", "serve --check --config config.yaml"),
+        (
+            "rehearse-hub-outage",
+            "rehearse hub-outage --for 4h --snapshot read --at 2099-01-01T00:00:00Z",
+        ),
+        (
+            "rehearse-key-rotation",
+            "rehearse key-rotation --sign-at-once --snapshot read --at 2099-01-01T00:00:00Z -o yaml",
+        ),
         ("doctor-without-anything", "doctor"),
     ] {
         assert_snapshot!(case, transcript_of(line));
@@ -168,7 +210,7 @@ fn what_is_printed_without_a_hub() {
 #[test]
 fn what_is_wrong_is_said_with_its_fix() {
     const HUB: &str = "--kubeconfig kubeconfig";
-    let mistakes: [(&str, &[&str]); 28] = [
+    let mistakes: &[(&str, &[&str])] = &[
         (
             "exec",
             &["exec", "exec tenant-a/prod -- true", "exec a -- true"],
@@ -199,6 +241,19 @@ fn what_is_wrong_is_said_with_its_fix() {
         (
             "revoke",
             &["revoke", "revoke --kid a", "revoke --kid a HUB"],
+        ),
+        (
+            "rehearse",
+            &[
+                "rehearse",
+                "rehearse key-rotation",
+                "rehearse ca-change target",
+                "rehearse hub-outage HUB",
+                "rehearse hub-outage --snapshot nowhere",
+                "rehearse hub-outage --snapshot read --at 2000-01-01T00:00:00Z",
+                "rehearse ca-change discovery --snapshot read --at 2099-01-01T00:00:00Z",
+                "rehearse remove-key k2 --snapshot read --at 2099-01-01T00:00:00Z",
+            ],
         ),
         (
             "admission-policies",
@@ -364,7 +419,7 @@ fn what_is_wrong_is_said_with_its_fix() {
 }
 
 /// What a command prints when all is well, where no snapshot can show it.
-const SHOWN_ELSEWHERE: [(&str, &str); 10] = [
+const SHOWN_ELSEWHERE: &[(&str, &str)] = &[
     ("snapshot", "needs a hub: the suite walk"),
     ("crds", "the files of broker/crds, which a test compares"),
     (

@@ -15,5 +15,6 @@ pub mod lenient;
 pub mod object_stream;
 pub mod object_view;
 pub mod redact;
+pub mod rehearsal;
 pub mod snapshot;
 pub mod stated_condition;

@@ -9,25 +9,34 @@ use base64::engine::general_purpose::STANDARD;
 use keyferry_integration::runner::{NotStarted, Suite, TestError, TestResult};
 use keyferry_integration::world::Ground;
 use keyferry_integration::world::on_hub::{
-    OnHub, RECONCILER, access_path, has_condition, secret_path,
+    OnHub, RECONCILER, access_path, audience, has_condition, secret_path,
 };
 use serde_json::{Value, json};
 
 use super::people::{commands_of_people, keeper_of_secrets};
+use super::rehearsed;
 use super::stage::{Judge, hub_kids, kid, sign_with_new_key};
 
 /// The TargetCluster and the tenant of each target.
-const TARGET_TENANTS: [(&str, &str); 2] = [("target-a", "tenant-a"), ("target-b", "tenant-b")];
+pub(super) const TARGET_TENANTS: [(&str, &str); 2] =
+    [("target-a", "tenant-a"), ("target-b", "tenant-b")];
 const SECRET: &str = "apps-kubeconfig";
 
 /// The tests that need their own hub.
 pub(super) fn suite() -> Suite<OnHub> {
-    Suite::new(start).test("a_revocation_rewrites_what_was_delivered", rewrites)
+    // One after the other: both change the hub's signing key.
+    Suite::new(start)
+        .concurrent_tests(1)
+        .test(
+            "a_rotation_costs_what_was_rehearsed",
+            rehearsed::costs_what_was_predicted,
+        )
+        .test("a_revocation_rewrites_what_was_delivered", rewrites)
 }
 
 async fn start() -> Result<OnHub, NotStarted> {
     // The shortest max-age that a configuration may have, because everything here waits for it.
-    OnHub::build_with(Ground::start().await?, 30)
+    OnHub::build_with(Ground::start().await?, rehearsed::MAX_AGE)
         .await
         .map_err(NotStarted::failed)
 }
@@ -46,7 +55,7 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
             )
             .await?;
     }
-    let stolen = hub_kids(&world.hub).await?.remove(0);
+    let stolen = signing_kid(&world).await?;
     let (mut witnesses, mut files) = (Vec::new(), Vec::new());
     for (target, tenant) in TARGET_TENANTS {
         world
@@ -62,11 +71,8 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
     the_other_commands_read_the_hub(&world).await?;
 
     sign_with_new_key(&world.hub, "clean").await?;
-    let clean = hub_kids(&world.hub)
-        .await?
-        .into_iter()
-        .find(|kid| *kid != stolen)
-        .ok_or("the hub lists no new key")?;
+    let clean = signing_kid(&world).await?;
+    assert_ne!(clean, stolen, "the hub signs with no new key");
     until_active(&world, &clean).await?;
     for (_, tenant) in TARGET_TENANTS {
         assert_eq!(
@@ -183,9 +189,28 @@ async fn without_targets_nothing_is_proven(world: &OnHub, kid: &str) -> TestResu
     Ok(())
 }
 
-/// The token in the tenant's Secret, and the key that the access's status names for it.
+/// The kid of the key with which the hub signs now.
+async fn signing_kid(world: &OnHub) -> Result<String, TestError> {
+    let token = world
+        .hub
+        .token_request("tenant-a", RECONCILER, &[&audience("target-a")], 600)
+        .await?;
+    kid(&token.token)
+}
+
 async fn delivered(world: &OnHub, tenant: &str) -> Result<(String, String), TestError> {
-    let secret = world.hub.admin().get(&secret_path(tenant, SECRET)).await?;
+    delivered_token(world, tenant, "apps").await
+}
+
+/// The token in the Secret of the tenant's access, and the key that the access's status names for
+/// it.
+pub(super) async fn delivered_token(
+    world: &OnHub,
+    tenant: &str,
+    access: &str,
+) -> Result<(String, String), TestError> {
+    let path = secret_path(tenant, &format!("{access}-kubeconfig"));
+    let secret = world.hub.admin().get(&path).await?;
     let kubeconfig = STANDARD.decode(
         secret["data"]["value"]
             .as_str()
@@ -199,7 +224,7 @@ async fn delivered(world: &OnHub, tenant: &str) -> Result<(String, String), Test
     let key_id = kid(&token)?;
     let named = |access: &Value| access["status"]["deliveries"][0]["keyID"] == key_id.as_str();
     let access = world
-        .until(&access_path(tenant, "apps"), "with the token's key", named)
+        .until(&access_path(tenant, access), "with the token's key", named)
         .await?;
     Ok((
         token,

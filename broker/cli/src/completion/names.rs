@@ -125,15 +125,18 @@ fn wanted(
         return None;
     }
     let positional = || {
-        current
-            .get_positionals()
-            .next()
-            .filter(|arg| positionals == 0 || matches!(arg.get_action(), ArgAction::Append))
+        let next = current.get_positionals().nth(positionals);
+        next.or_else(|| {
+            current
+                .get_positionals()
+                .last()
+                .filter(|arg| matches!(arg.get_action(), ArgAction::Append))
+        })
     };
     let arg = waiting.or_else(positional)?;
     let kind = match (current.get_name(), arg.get_id().as_str()) {
         (_, "access" | "accesses") | ("doctor" | "whoami", "start") => NamedKind::Access,
-        ("trust" | "rotate", "target") => NamedKind::Target,
+        ("trust" | "rotate" | "ca-change", "target") => NamedKind::Target,
         _ => return None,
     };
     let mut value = |id: &str, name: &str| {
@@ -229,6 +232,7 @@ mod tests {
             &["trust", ""][..],
             &["keys", "rotate", "--target", ""],
             &["keys", "rotate", "--target", "="],
+            &["rehearse", "ca-change", "target", ""],
         ] {
             let wanted = of(words);
             assert!(

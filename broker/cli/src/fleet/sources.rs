@@ -33,7 +33,7 @@ const DEFAULT_NAMESPACE: &str = "keyferry-system";
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Parses the flag `-n`.
-pub(super) fn namespace(text: &str) -> Result<Namespace, CommandError> {
+pub(crate) fn namespace(text: &str) -> Result<Namespace, CommandError> {
     Namespace::new(text).map_err(|error| {
         CommandError::new(format!(
             "reading --namespace: {:?} {error}",
@@ -43,7 +43,7 @@ pub(super) fn namespace(text: &str) -> Result<Namespace, CommandError> {
 }
 
 /// Reads the hub with the user's own rights.
-pub(super) async fn read_hub(
+pub(crate) async fn read_hub(
     hub: &HubArgs,
     tenant: Option<&str>,
     now: Timestamp,
@@ -116,7 +116,7 @@ pub(super) fn read_config(path: &Path) -> Result<Option<(String, Policy)>, Comma
 }
 
 /// Reads the folder of a snapshot. Symbolic links are not followed.
-pub(super) fn read_folder(folder: &Path) -> Result<Snapshot, CommandError> {
+pub(crate) fn read_folder(folder: &Path) -> Result<Snapshot, CommandError> {
     let shown = folder.display().to_string();
     let failed = |problem: String| {
         CommandError::with_fix(
@@ -240,7 +240,7 @@ pub(super) fn add_keys(snapshot: &mut Snapshot, path: &Path) -> Result<(), Comma
 }
 
 /// Notes what no flag gave.
-pub(super) fn note_missing_files(snapshot: &mut Snapshot) {
+pub(crate) fn note_missing_files(snapshot: &mut Snapshot) {
     if snapshot.keys.is_none() && snapshot.is_whole(KEY_JOURNAL) {
         let gap = Gap::of_keys(GapCause::Absent, "it was not read");
         snapshot.gaps.push(gap);
