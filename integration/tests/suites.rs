@@ -37,6 +37,7 @@ mod install;
 mod lifecycle;
 mod next_release;
 mod node;
+mod reach;
 mod releases;
 mod rotation;
 mod shipped_fleet;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         .suite("admission_policies", admission_policies::suite())
         .suite("doctor", doctor::suite())
         .suite("identity", identity::suite())
+        .suite("reach", reach::suite())
         .suite("differential", differential::suite())
         .suite("discovery", discovery::suite())
         .suite("exec_clients", exec_clients::suite())

@@ -39,14 +39,16 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     (
         "Diagnose",
-        &["doctor", "whoami", "can-i", "verify", "lint", "explain"],
+        &[
+            "doctor", "whoami", "can-i", "who-can", "reach", "verify", "lint", "explain",
+        ],
     ),
     ("Other", &["completion", "demo", "help"]),
 ];
 
 /// One example of each command, and of each command below it. A test checks that the command line
 /// accepts them.
-const EXAMPLES: [(&str, &str); 40] = [
+const EXAMPLES: [(&str, &str); 42] = [
     (
         "serve",
         "keyferry serve --config config.yaml --kubeconfig hub.kubeconfig",
@@ -87,6 +89,12 @@ const EXAMPLES: [(&str, &str); 40] = [
         "can-i",
         "keyferry can-i apply kustomization/apps -n tenant-a -f ./apps",
     ),
+    (
+        "who-can",
+        "keyferry who-can delete deployments.apps --target-namespace apps --target prod --snapshot \
+         fleet",
+    ),
+    ("reach", "keyferry reach tenant-a/ci --snapshot fleet"),
     (
         "export",
         "keyferry export ./site --config config.yaml --public-url https://keys.example.com",

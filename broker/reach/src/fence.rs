@@ -32,7 +32,8 @@ pub(crate) struct Fences<'w> {
     pub(crate) author: FenceState,
     pub(crate) labels: FenceState,
     pub(crate) own_account: FenceState,
-    hub_audiences: BTreeSet<String>,
+    /// The audiences of the hub itself, as the policy lists them.
+    pub(crate) hub_audiences: BTreeSet<String>,
 }
 
 /// What the hub does with a TokenRequest for an audience.

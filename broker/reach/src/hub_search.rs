@@ -72,8 +72,6 @@ struct Step {
 #[derive(Debug, Default)]
 pub(crate) struct Closure {
     steps: HashMap<Node, Step>,
-    /// Where it starts: one way each for the steps that begin there.
-    pub(crate) start: Vec<Node>,
 }
 
 impl<'w> HubSearch<'w> {
@@ -219,17 +217,30 @@ impl<'w> HubSearch<'w> {
         let mut queue = BinaryHeap::new();
         let actor = Actor::of_subject(subject);
         let is_superuser = self.rights.granted(&actor).is_superuser();
-        let start = |closure: &mut Closure, queue: &mut _, node: Node| {
-            closure.start.push(node.clone());
-            closure.offer(queue, node, None, (0, 0), Rc::from([]), Rc::from([]));
-        };
-        if let Subject::ServiceAccount(namespace, name) = subject
-            && let Some(account) = self.accounts.find(namespace, name)
-        {
-            start(&mut closure, &mut queue, Node::Exchange(account));
-            self.start_pods(&mut closure, &mut queue, account);
+        let mut doubts: Rc<[Doubt]> = Rc::from([]);
+        if let Subject::ServiceAccount(namespace, name) = subject {
+            match self.accounts.find(namespace, name) {
+                Some(account) => {
+                    let known = self.accounts.get(account);
+                    doubts = known.and_then(|it| it.doubt.clone()).into_iter().collect();
+                    let node = Node::Exchange(account);
+                    closure.begin(&mut queue, node, Rc::from([]), Rc::clone(&doubts));
+                    self.start_pods(&mut closure, &mut queue, account);
+                }
+                None => {
+                    let lists = &self.world.hub.lists;
+                    if lists.is_whole_in(ListKind::ServiceAccounts, namespace) {
+                        // It does not exist, so there is no token of it.
+                        return closure;
+                    }
+                    doubts = Rc::from([Doubt::list_in(ListKind::ServiceAccounts, namespace)]);
+                    let hops = Rc::from([]);
+                    closure.begin(&mut queue, Node::Anything, hops, Rc::clone(&doubts));
+                }
+            }
         }
-        start(&mut closure, &mut queue, Node::Actor(Rc::new(actor)));
+        let node = Node::Actor(Rc::new(actor));
+        closure.begin(&mut queue, node, Rc::from([]), doubts);
         while let Some(Reverse((cost, node))) = queue.pop() {
             if closure.steps.get(&node).is_none_or(|step| step.cost < cost) {
                 continue;
@@ -259,8 +270,7 @@ impl<'w> HubSearch<'w> {
             };
             for (node, _, doubts) in self.tokens_of_pod(pod) {
                 if matches!(node, Node::Held(..) | Node::Tokens(_)) {
-                    closure.start.push(node.clone());
-                    closure.offer(queue, node, None, (0, 0), Rc::from([note.clone()]), doubts);
+                    closure.begin(queue, node, Rc::from([note.clone()]), doubts);
                 }
             }
         }
@@ -271,8 +281,7 @@ impl<'w> HubSearch<'w> {
         if !lists.is_whole_in(ListKind::Pods, &found.namespace) {
             let doubts = Rc::from([Doubt::list_in(ListKind::Pods, &found.namespace)]);
             let node = Node::Tokens(AccountSet::One(account));
-            closure.start.push(node.clone());
-            closure.offer(queue, node, None, (0, 0), Rc::from([]), doubts);
+            closure.begin(queue, node, Rc::from([]), doubts);
         }
     }
 
@@ -403,6 +412,16 @@ fn words_of(actor: &Actor) -> String {
 }
 
 impl Closure {
+    fn begin(
+        &mut self,
+        queue: &mut BinaryHeap<Reverse<(Cost, Node)>>,
+        node: Node,
+        hops: Rc<[Hop]>,
+        doubts: Rc<[Doubt]>,
+    ) {
+        self.offer(queue, node, None, (0, 0), hops, doubts);
+    }
+
     fn offer(
         &mut self,
         queue: &mut BinaryHeap<Reverse<(Cost, Node)>>,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use keyferry_api::config::{DeliveryType, Policy, TargetAccess, TargetCluster, TokenIssuer};
+use keyferry_api::config::{DeliveryType, Policy, TargetAccess, TargetCluster};
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::service_account::{ServiceAccount, Uid};
 use keyferry_core::authorise::{HubView, Requester, authorise_request, issuer_collides};
@@ -17,6 +18,9 @@ use crate::doubt::Doubt;
 use crate::fence::{FenceState, Fences, Issue};
 use crate::list::ListKind;
 use crate::world::Hub;
+
+/// The lifetime of a token in an object, unless the access or the target sets a shorter one.
+const AT_REST: Duration = Duration::from_secs(12 * 3600);
 
 /// What one access gives on request.
 #[derive(Debug)]
@@ -106,9 +110,10 @@ impl Minting<'_, '_> {
     pub(crate) fn delivered(&self) -> Vec<DeliveredSecret> {
         let mut delivered = Vec::new();
         for access in self.policy.accesses.values() {
-            let Some(target) = self.policy.targets.get(&access.target) else {
+            let target = self.policy.targets.get(&access.target);
+            if target.is_none() && self.hub.lists.is_whole(ListKind::TargetClusters) {
                 continue;
-            };
+            }
             let namespace = access.name.namespace.as_str();
             let account = self.accounts.find(namespace, access.service_account.as_str());
             for delivery in access.deliveries.iter().filter(|it| it.holds_token()) {
@@ -118,7 +123,10 @@ impl Minting<'_, '_> {
                 let Some(known) = self.secret_state(access, object.as_str()) else {
                     continue;
                 };
-                let terms = self.terms(access, target, delivery.delivery_type, account);
+                let terms = match target {
+                    Some(target) => self.terms(access, target, delivery.delivery_type, account),
+                    None => Err("its TargetCluster was not read".to_owned()),
+                };
                 let older = || {
                     Doubt::fact(
                         format!("Secret {namespace}/{object} may hold a token from before"),
@@ -127,6 +135,7 @@ impl Minting<'_, '_> {
                 };
                 let doubt = match (known, terms) {
                     (Some(doubt), _) => Some(doubt),
+                    _ if target.is_none() => Some(Doubt::list(ListKind::TargetClusters)),
                     (None, Ok(terms)) => terms.doubts.first().cloned(),
                     (None, Err(_)) => Some(older()),
                 };
@@ -135,7 +144,13 @@ impl Minting<'_, '_> {
                     secret: object.to_string(),
                     target: access.target.clone(),
                     account,
-                    lifetime: seconds(delivery.lifetime.unwrap_or(target.lifetime.max)),
+                    lifetime: seconds(match target {
+                        Some(target) => delivery
+                            .lifetime
+                            .unwrap_or(AT_REST)
+                            .min(target.lifetime.max),
+                        None => AT_REST,
+                    }),
                     doubt,
                 });
             }
@@ -224,12 +239,6 @@ impl Minting<'_, '_> {
         doubts: &mut Vec<Doubt>,
     ) -> Result<(), String> {
         let (namespace, account) = (access.name.namespace.as_str(), access.service_account.as_str());
-        if target.issuer != TokenIssuer::Hub {
-            doubts.push(Doubt::fact(
-                "managed issuers are not evaluated",
-                "ask the server: keyferry token",
-            ));
-        }
         let issuer = self.hub_issuer(&access.target);
         if let Some(issuer) = issuer.and_then(|text| keyferry_api::issuer::Issuer::new(text).ok())
             && issuer_collides(&issuer, target)
@@ -305,7 +314,7 @@ impl Minting<'_, '_> {
     }
 }
 
-fn seconds(duration: std::time::Duration) -> i64 {
+fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 

@@ -1,6 +1,5 @@
 //! Answers as a document for programs: `keyferry.dev/reach/v1`.
 
-use jiff::Timestamp;
 use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::name::ObjectName;
 use serde::Serialize;
@@ -35,8 +34,6 @@ pub struct Report {
     pub evaluated_doors: Vec<u8>,
     /// What was asked.
     pub question: AskedQuestion,
-    /// The time of the imagined tokens.
-    pub judged_at: Timestamp,
     /// What every answer assumes.
     pub assumptions: [&'static str; 6],
     /// How many answers were compared with a live cluster; `None` if none was asked.
@@ -97,7 +94,7 @@ pub struct ReportedAnswer {
     /// The fewest removals that make the yes a no, each tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Vec<ForeignText>>,
-    /// What a no lacks.
+    /// What a no lacks; `None` if no door leads to a token for the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest_miss: Option<ForeignText>,
     /// What would decide it.
@@ -154,7 +151,6 @@ impl Report {
                 request: question.request.as_ref().map(|it| text(it.to_string())),
                 subject: question.subject.as_ref().map(|it| text(it.to_string())),
             },
-            judged_at: question.now,
             assumptions: ASSUMPTIONS,
             checked: None,
             unread_subjects: answers.unread_subjects.iter().map(undecided).collect(),
@@ -204,7 +200,7 @@ fn reported(answer: &Answer) -> ReportedAnswer {
             reported.ways = ways.iter().map(way).collect();
         }
         Verdict::No { nearest_miss } => {
-            reported.nearest_miss = Some(ForeignText::new(nearest_miss));
+            reported.nearest_miss = nearest_miss.as_deref().map(ForeignText::new);
         }
         Verdict::Undetermined { doubts } => {
             reported.answer = "undetermined";

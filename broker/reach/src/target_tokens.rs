@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use keyferry_api::config::TargetCluster;
+use keyferry_api::audience::is_well_known_hub_audience;
+use keyferry_api::config::{TargetCluster, TokenIssuer};
 use keyferry_api::name::ObjectName;
 use keyferry_kube_authn::config::{LoadFault, load_configuration};
 use keyferry_kube_authn::token::{ServiceAccountToken, Token};
@@ -77,6 +78,24 @@ impl<'w> TargetTokens<'w> {
             target.open_doubts.push(Doubt::fact(
                 "client certificates for the hub itself are not evaluated",
                 "ask the hub: kubectl auth can-i --as",
+            ));
+        }
+        // What a Pod has for the hub itself would be a token for this target.
+        let is_of_hub = |audience: &str| {
+            is_well_known_hub_audience(audience)
+                || search.fences.hub_audiences.contains(audience)
+                || audience == hub.caller_audience
+        };
+        if target.cluster.is_some_and(|it| is_of_hub(it.audience.as_str())) {
+            target.open_doubts.push(Doubt::fact(
+                format!("the audience of TargetCluster {name} is the hub's own"),
+                "give the target an audience of its own",
+            ));
+        }
+        if target.cluster.is_some_and(|it| it.issuer != TokenIssuer::Hub) {
+            target.arrival_doubts.push(Doubt::fact(
+                "managed issuers are not evaluated",
+                "ask the server: keyferry token",
             ));
         }
         if target.issuer.is_none() {

@@ -15,6 +15,7 @@ use crate::cut::smallest_meeting_set;
 use crate::doubt::Doubt;
 use crate::edge::Reached;
 use crate::hub_search::{Closure, HubSearch, NextNode, Node};
+use crate::list::ListKind;
 use crate::subject::Subject;
 use crate::target_rights::{RightAnswer, named};
 use crate::target_tokens::{Outcome, TargetTokens};
@@ -23,6 +24,8 @@ use crate::target_tokens::{Outcome, TargetTokens};
 const MAX_WAYS: usize = 16;
 /// How many sets of doubts an answer weighs.
 const MAX_DOUBT_SETS: usize = 64;
+/// Up to how many namespaces are named one by one.
+const MAX_NAMED_NAMESPACES: usize = 3;
 
 /// What is needed to judge subjects.
 pub(crate) struct Judge<'a, 'w> {
@@ -142,6 +145,10 @@ impl<'a, 'w> Judge<'a, 'w> {
                 indexes.extend(self.by_account.get(&account).into_iter().flatten());
             }
         }
+        let lists = &self.search.world.hub.lists;
+        if has_tokens && !lists.is_whole(ListKind::TargetAccesses) {
+            return (0..self.targets.len()).collect();
+        }
         if has_tokens {
             indexes.extend(&self.unlisted);
         }
@@ -183,26 +190,55 @@ impl<'a, 'w> Judge<'a, 'w> {
         anything: &[BTreeSet<Doubt>],
     ) -> Verdict {
         let arrivals = Arrivals::find(self.search, target, closure, direct);
+        let (found, refused) = (arrivals.found, arrivals.refused);
         let mut case = Case {
             ways: Vec::new(),
             doubts: anything.to_vec(),
-            miss: match arrivals.refused {
-                Some(why) => why,
-                None => format!("no door leads to a token for {}", target.name),
-            },
+            miss: refused,
         };
-        for arrival in &arrivals.found {
+        for arrival in &found {
             self.weigh(index, target, arrival, &mut case);
         }
         let has_token = closure.nodes().any(|node| {
             !matches!(node, Node::Actor(_) | Node::Anything)
         });
+        if target.cluster.is_some() {
+            case.doubts.extend(self.doubts_of_accesses(closure));
+        }
         if has_token {
             let open = target.open_doubts.iter();
             let open = open.map(|doubt| BTreeSet::from([doubt.clone()]));
             case.doubts.extend(open);
         }
         case.verdict()
+    }
+
+    /// An access that was not read may be for an account that the subject has a token of.
+    fn doubts_of_accesses(&self, closure: &Closure) -> Vec<BTreeSet<Doubt>> {
+        let lists = &self.search.world.hub.lists;
+        if lists.is_whole(ListKind::TargetAccesses) {
+            return Vec::new();
+        }
+        let mut namespaces = BTreeSet::new();
+        for node in closure.nodes() {
+            let accounts = match node {
+                Node::Tokens(set) => self.search.accounts.of_set(set),
+                Node::Exchange(account) => vec![*account],
+                _ => continue,
+            };
+            let accounts = accounts
+                .into_iter()
+                .filter_map(|account| self.search.accounts.get(account));
+            namespaces.extend(accounts.map(|account| account.namespace.as_str()));
+        }
+        namespaces.retain(|namespace| !lists.is_whole_in(ListKind::TargetAccesses, namespace));
+        if namespaces.len() > MAX_NAMED_NAMESPACES {
+            return vec![BTreeSet::from([Doubt::list(ListKind::TargetAccesses)])];
+        }
+        namespaces
+            .into_iter()
+            .map(|namespace| BTreeSet::from([Doubt::list_in(ListKind::TargetAccesses, namespace)]))
+            .collect()
     }
 
     /// Adds what one token gives.
@@ -215,7 +251,7 @@ impl<'a, 'w> Judge<'a, 'w> {
         let user = match target.outcome(arrival.account, account, arrival.lifetime) {
             Outcome::Accepted(user) => user,
             Outcome::Refused(why) => {
-                case.miss = why;
+                case.miss = Some(why);
                 return;
             }
             Outcome::Unknown(doubt) => {
@@ -245,12 +281,12 @@ impl<'a, 'w> Judge<'a, 'w> {
             case.doubts.push(doubts.union(more).cloned().collect());
         }
         if answer.ways.is_empty() {
-            case.miss = format!(
+            case.miss = Some(format!(
                 "it is {} at {}, and {}",
                 named(&user),
                 target.name,
                 answer.nearest_miss
-            );
+            ));
         }
     }
 
@@ -277,7 +313,7 @@ struct Case {
     ways: Vec<Way>,
     /// What may hide a way: each set alone, if all of it holds.
     doubts: Vec<BTreeSet<Doubt>>,
-    miss: String,
+    miss: Option<String>,
 }
 
 impl Case {

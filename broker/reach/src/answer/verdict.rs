@@ -28,8 +28,8 @@ pub enum Verdict {
     },
     /// Every way is refuted.
     No {
-        /// The way that came farthest.
-        nearest_miss: String,
+        /// The way that came farthest; `None` if no door leads to a token for the target.
+        nearest_miss: Option<String>,
     },
     /// Neither is known.
     Undetermined {

@@ -74,6 +74,18 @@ impl<'w> HubSearch<'w> {
                 None => edges.push(Edge::certain(reached, hops)),
             }
         }
+        let lists = &self.world.hub.lists;
+        let doubt = match scope {
+            Scope::Namespace(namespace)
+                if lists.is_whole_in(ListKind::TargetAccesses, namespace) =>
+            {
+                return;
+            }
+            Scope::Namespace(namespace) => Doubt::list_in(ListKind::TargetAccesses, namespace),
+            _ if lists.is_whole(ListKind::TargetAccesses) => return,
+            _ => Doubt::list(ListKind::TargetAccesses),
+        };
+        edges.push(Edge::doubtful(Reached::Anything, hops.to_vec(), doubt));
     }
 
     fn add_account_tokens(

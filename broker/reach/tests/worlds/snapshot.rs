@@ -27,16 +27,16 @@ const POLICIES: [&str; 9] = [
 
 /// The objects of a world, and the lists that were not read.
 #[derive(Clone)]
-pub struct Snapshot {
-    pub hub: Vec<Value>,
-    pub target: Vec<Value>,
-    pub authentication: String,
-    pub release: &'static str,
-    pub unread: BTreeSet<ListKind>,
-    pub unread_of_target: BTreeSet<ListKind>,
+pub(crate) struct Snapshot {
+    pub(crate) hub: Vec<Value>,
+    pub(crate) target: Vec<Value>,
+    pub(crate) authentication: String,
+    pub(crate) release: &'static str,
+    pub(crate) unread: BTreeSet<ListKind>,
+    pub(crate) unread_of_target: BTreeSet<ListKind>,
 }
 
-pub fn documents(text: &str) -> Vec<Value> {
+pub(crate) fn documents(text: &str) -> Vec<Value> {
     serde_saphyr::from_multiple::<Value>(text)
         .unwrap_or_else(|error| panic!("{error}: {text}"))
         .into_iter()
@@ -45,11 +45,11 @@ pub fn documents(text: &str) -> Vec<Value> {
 }
 
 /// The time of every question.
-pub fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     "2026-06-01T00:00:00Z".parse().unwrap()
 }
 
-pub fn delete_deployments(namespace: &str) -> Attributes {
+pub(crate) fn delete_deployments(namespace: &str) -> Attributes {
     Attributes::resource(
         "delete",
         ResourceRequest {
@@ -63,7 +63,7 @@ pub fn delete_deployments(namespace: &str) -> Attributes {
 
 impl Snapshot {
     /// A hub with two tenants, their target, and all admission policies.
-    pub fn usual() -> Self {
+    pub(crate) fn usual() -> Self {
         let policies = POLICIES.iter().flat_map(|text| documents(text));
         Self {
             hub: documents(HUB).into_iter().chain(policies).collect(),
@@ -76,7 +76,7 @@ impl Snapshot {
     }
 
     /// With more objects of the hub. One of a kind and name that is there replaces it.
-    pub fn and(mut self, text: &str) -> Self {
+    pub(crate) fn and(mut self, text: &str) -> Self {
         for document in documents(text) {
             let same = |other: &Value| is_same(other, &document);
             self.hub.retain(|other| !same(other));
@@ -86,13 +86,13 @@ impl Snapshot {
     }
 
     /// With more RBAC of the target.
-    pub fn and_at_target(mut self, text: &str) -> Self {
+    pub(crate) fn and_at_target(mut self, text: &str) -> Self {
         self.target.extend(documents(text));
         self
     }
 
     /// Without the objects of a kind whose name begins so.
-    pub fn without(mut self, kind: &str, name: &str) -> Self {
+    pub(crate) fn without(mut self, kind: &str, name: &str) -> Self {
         self.hub.retain(|object| {
             let own = object["metadata"]["name"].as_str().unwrap_or_default();
             object["kind"] != kind || !own.starts_with(name)
@@ -101,12 +101,12 @@ impl Snapshot {
     }
 
     /// With a list of the hub that was not read.
-    pub fn unread(mut self, kind: ListKind) -> Self {
+    pub(crate) fn unread(mut self, kind: ListKind) -> Self {
         self.unread.insert(kind);
         self
     }
 
-    pub fn world(&self) -> World {
+    pub(crate) fn world(&self) -> World {
         let mut world = World::new(Namespace::new("keyferry-system").unwrap());
         for kind in ListKind::ALL {
             if !self.unread.contains(&kind) {
@@ -121,11 +121,9 @@ impl Snapshot {
                 world.hub.add(object.clone()).unwrap();
             }
         }
-        let mut files = TargetFiles {
-            authentication: Some(self.authentication.clone().into_bytes()),
-            release: self.release.parse().ok(),
-            ..TargetFiles::default()
-        };
+        let mut files = TargetFiles::default();
+        files.authentication = Some(self.authentication.clone().into_bytes());
+        files.release = self.release.parse().ok();
         for kind in ListKind::RBAC {
             if !self.unread_of_target.contains(&kind) {
                 files.lists.note_whole(kind);
