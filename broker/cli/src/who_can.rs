@@ -128,7 +128,10 @@ fn request(args: &WhoCanArgs) -> Result<Attributes, CommandError> {
         }
         return Ok(Attributes::path(&args.verb, &args.resource));
     }
-    let (resource, subresource) = args.resource.split_once('/').unwrap_or((&args.resource, ""));
+    let (resource, subresource) = args
+        .resource
+        .split_once('/')
+        .unwrap_or((&args.resource, ""));
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
     if resource.is_empty() || subresource.contains('/') {
         return Err(CommandError::with_fix(
@@ -183,7 +186,9 @@ fn read_world(args: &SnapshotArgs) -> Result<World, CommandError> {
 }
 
 fn unknown_target(answers: &Answers, asked: &BTreeSet<ObjectName>) -> Option<CommandError> {
-    let unknown = asked.iter().find(|name| !answers.counts.contains_key(*name))?;
+    let unknown = asked
+        .iter()
+        .find(|name| !answers.counts.contains_key(*name))?;
     let problem = format!("the snapshot has no target {unknown}");
     if answers.counts.is_empty() && asked.is_empty() {
         return None;

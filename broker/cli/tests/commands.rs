@@ -45,6 +45,7 @@ fn transcript_of(line: &str) -> Transcript {
          clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
          users: [{name: u, user: {token: hunter2}}]\n",
     );
+    write_snapshots(folder.path());
     let words = shlex::split(line).unwrap();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
@@ -60,6 +61,60 @@ fn transcript_of(line: &str) -> Transcript {
         .without_random_words();
     assert!(!shown.to_string().contains("hunter2"), "{shown}");
     shown
+}
+
+/// Writes a snapshot of a hub and its target, one in which lists are missing, cut or have the data of
+/// a Secret, and one that is no YAML.
+fn write_snapshots(folder: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reach/tests/worlds");
+    let read = |name: &str| std::fs::read_to_string(source.join(name)).unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/admission-policies");
+    let mut admission = Vec::new();
+    for entry in std::fs::read_dir(policies).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            admission.push(std::fs::read_to_string(path).unwrap());
+        }
+    }
+    write("fleet/hub/objects.yaml", &read("hub.yaml"));
+    write("fleet/hub/policies.yaml", &admission.join("---\n"));
+    for kind in keyferry_reach::ListKind::ALL {
+        let empty = "apiVersion: v1\nitems: []\nkind: List\nmetadata: {resourceVersion: ''}\n";
+        write(&format!("fleet/hub/{}.yaml", kind.resource()), empty);
+    }
+    for snapshot in ["fleet", "partial"] {
+        let target = format!("{snapshot}/targets/prod");
+        write(
+            &format!("{target}/authentication.yaml"),
+            &read("authentication.yaml"),
+        );
+        write(&format!("{target}/release"), "v1.37.2\n");
+        write(
+            &format!("{target}/rbac/clusterroles.yaml"),
+            &read("prod.yaml"),
+        );
+        for list in ["clusterrolebindings", "roles", "rolebindings"] {
+            write(&format!("{target}/rbac/{list}.yaml"), "");
+        }
+    }
+    write("partial/hub/objects.yaml", &read("hub.yaml"));
+    write(
+        "partial/hub/rolebindings.yaml",
+        "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n",
+    );
+    write(
+        "partial/hub/secrets.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\ndata: {a: aHVudGVyMg==}\n",
+    );
+    write("broken/hub/pods.yaml", "a: [");
 }
 
 #[test]
@@ -82,6 +137,19 @@ fn what_is_printed_without_a_hub() {
         ),
         ("serve-check", "serve --check --config config.yaml"),
         ("doctor-without-anything", "doctor"),
+        (
+            "who-can",
+            "who-can delete deployments.apps --target-namespace apps --target prod --snapshot fleet",
+        ),
+        (
+            "who-can-as-a-table",
+            "who-can delete deployments.apps --target-namespace apps --all --snapshot fleet -o table",
+        ),
+        ("reach", "reach tenant-a/ci --snapshot fleet"),
+        (
+            "reach-as-json",
+            "reach tenant-a/ci --snapshot fleet -o json",
+        ),
     ] {
         assert_snapshot!(case, transcript_of(line));
     }
@@ -91,7 +159,7 @@ fn what_is_printed_without_a_hub() {
 #[test]
 fn what_is_wrong_is_said_with_its_fix() {
     const HUB: &str = "--kubeconfig kubeconfig";
-    let mistakes: [(&str, &[&str]); 23] = [
+    let mistakes: [(&str, &[&str]); 25] = [
         (
             "exec",
             &["exec", "exec tenant-a/prod -- true", "exec a -- true"],
@@ -217,6 +285,28 @@ fn what_is_wrong_is_said_with_its_fix() {
         (
             "can-i",
             &["can-i", "can-i get pods", "can-i apply -f nowhere.yaml"],
+        ),
+        (
+            "who-can",
+            &[
+                "who-can",
+                "who-can get pods --snapshot fleet",
+                "who-can get pods --all --snapshot nowhere",
+                "who-can get pods --target other --snapshot fleet",
+                "who-can get pods --all --snapshot partial",
+                "who-can get /metrics --target-namespace a --all --snapshot fleet",
+                "who-can get pods/a/b --all --snapshot fleet",
+                "who-can get pods --all --snapshot broken",
+            ],
+        ),
+        (
+            "reach",
+            &[
+                "reach",
+                "reach ci --snapshot fleet",
+                "reach tenant-a/ci --target other --snapshot fleet",
+                "reach tenant-a/ci --snapshot partial",
+            ],
         ),
         ("completion", &["completion", "completion zs"]),
         ("no-command", &["tok", "--verbos"]),

@@ -65,7 +65,10 @@ impl Accounts {
             .pods
             .iter()
             .map(|pod| owned((&pod.namespace, &pod.account)));
-        let others = of_bindings.chain(of_pairs).chain(of_accesses).chain(of_pods);
+        let others = of_bindings
+            .chain(of_pairs)
+            .chain(of_accesses)
+            .chain(of_pods);
         names.extend(others.filter(|(namespace, _)| is_unread(namespace)));
         let mut accounts = Self {
             all: Vec::with_capacity(names.len()),
@@ -115,9 +118,11 @@ impl Accounts {
     pub(crate) fn of_set(&self, set: &AccountSet) -> Vec<AccountIndex> {
         match set {
             AccountSet::One(index) => vec![*index],
-            AccountSet::Namespace(namespace) => {
-                self.by_namespace.get(namespace).cloned().unwrap_or_default()
-            }
+            AccountSet::Namespace(namespace) => self
+                .by_namespace
+                .get(namespace)
+                .cloned()
+                .unwrap_or_default(),
             AccountSet::All => (0..self.all.len()).collect(),
         }
     }

@@ -47,7 +47,11 @@ pub(crate) enum Issue {
 impl<'w> Fences<'w> {
     pub(crate) fn new(hub: &'w Hub) -> Self {
         let state = |policy: &AdmissionPolicy| state_of(hub, policy);
-        let pairing = object_of(hub, ListKind::AdmissionPolicies, PAIRING_POLICY.policy_name());
+        let pairing = object_of(
+            hub,
+            ListKind::AdmissionPolicies,
+            PAIRING_POLICY.policy_name(),
+        );
         Self {
             hub,
             pairing: state(&PAIRING_POLICY),
@@ -91,8 +95,7 @@ impl<'w> Fences<'w> {
     /// The accounts, as NAMESPACE/NAME, that alone may get a token for the audience; `None` if each
     /// account has to be asked about.
     pub(crate) fn listed(&self, audience: &str) -> Option<&'w BTreeSet<String>> {
-        let is_free =
-            self.hub_audiences.contains(audience) || audience == self.hub.caller_audience;
+        let is_free = self.hub_audiences.contains(audience) || audience == self.hub.caller_audience;
         if self.pairing != FenceState::AsShipped || is_free {
             return None;
         }
@@ -112,7 +115,9 @@ impl<'w> Fences<'w> {
         }
         let labels = self.hub.namespaces.get(namespace);
         let is_closed = match labels {
-            Some(labels) => labels.get(CLOSED_LABEL).is_some_and(|value| value == "true"),
+            Some(labels) => labels
+                .get(CLOSED_LABEL)
+                .is_some_and(|value| value == "true"),
             None if self.hub.lists.is_whole(ListKind::Namespaces) => false,
             None => return Issue::Unknown(Doubt::list(ListKind::Namespaces)),
         };

@@ -111,7 +111,9 @@ impl<'w> HubSearch<'w> {
             pods_by_account,
             delivered,
             offers,
-            ca_secrets: targets.filter_map(|it| ca_secret(&it.certificate)).collect(),
+            ca_secrets: targets
+                .filter_map(|it| ca_secret(&it.certificate))
+                .collect(),
             keyferry: Actor::user_named(&hub.account),
             edges: RefCell::default(),
             rights,
@@ -144,7 +146,11 @@ impl<'w> HubSearch<'w> {
         let groups = self.rights.groups.iter();
         let groups = groups.map(|name| Subject::Group((*name).to_owned()));
         let anybody = Subject::Group(crate::actor::AUTHENTICATED.to_owned());
-        accounts.chain(users).chain(groups).chain([anybody]).collect()
+        accounts
+            .chain(users)
+            .chain(groups)
+            .chain([anybody])
+            .collect()
     }
 
     /// The steps from a user of the hub's API.
@@ -359,7 +365,10 @@ impl<'w> HubSearch<'w> {
             let name = format!("{}/{}", found.namespace, found.name);
             let unread = Doubt::fact(
                 format!("the volumes of Pod {name} were not read"),
-                format!("kubectl get pod {} -n {} -o yaml", found.name, found.namespace),
+                format!(
+                    "kubectl get pod {} -n {} -o yaml",
+                    found.name, found.namespace
+                ),
             );
             let node = Node::Tokens(AccountSet::One(account));
             return vec![(node, note, Rc::from([unread]))];
@@ -432,7 +441,11 @@ impl Closure {
         doubts: Rc<[Doubt]>,
     ) {
         let cost = (before.0 + doubts.len(), before.1 + 1);
-        if self.steps.get(&node).is_some_and(|known| known.cost <= cost) {
+        if self
+            .steps
+            .get(&node)
+            .is_some_and(|known| known.cost <= cost)
+        {
             return;
         }
         let step = Step {

@@ -84,7 +84,9 @@ impl Minting<'_, '_> {
                 continue;
             };
             let namespace = access.name.namespace.as_str();
-            let Some(account) = self.accounts.find(namespace, access.service_account.as_str())
+            let Some(account) = self
+                .accounts
+                .find(namespace, access.service_account.as_str())
             else {
                 continue;
             };
@@ -115,7 +117,9 @@ impl Minting<'_, '_> {
                 continue;
             }
             let namespace = access.name.namespace.as_str();
-            let account = self.accounts.find(namespace, access.service_account.as_str());
+            let account = self
+                .accounts
+                .find(namespace, access.service_account.as_str());
             for delivery in access.deliveries.iter().filter(|it| it.holds_token()) {
                 let (Some(account), Some(object)) = (account, &delivery.object_name) else {
                     continue;
@@ -167,7 +171,10 @@ impl Minting<'_, '_> {
                 Some(None)
             }
             Some(_) => Some(Some(Doubt::fact(
-                format!("Secret {namespace}/{name} is not controlled by TargetAccess {}", access.name),
+                format!(
+                    "Secret {namespace}/{name} is not controlled by TargetAccess {}",
+                    access.name
+                ),
                 format!("keyferry doctor secret/{name} -n {namespace}"),
             ))),
             None if self.hub.lists.is_whole_in(ListKind::Secrets, namespace) => None,
@@ -238,7 +245,10 @@ impl Minting<'_, '_> {
         target: &TargetCluster,
         doubts: &mut Vec<Doubt>,
     ) -> Result<(), String> {
-        let (namespace, account) = (access.name.namespace.as_str(), access.service_account.as_str());
+        let (namespace, account) = (
+            access.name.namespace.as_str(),
+            access.service_account.as_str(),
+        );
         let issuer = self.hub_issuer(&access.target);
         if let Some(issuer) = issuer.and_then(|text| keyferry_api::issuer::Issuer::new(text).ok())
             && issuer_collides(&issuer, target)
@@ -259,7 +269,10 @@ impl Minting<'_, '_> {
             }
         }
         self.check_own_policy(namespace, target, doubts)?;
-        match self.fences.issue(namespace, account, target.audience.as_str()) {
+        match self
+            .fences
+            .issue(namespace, account, target.audience.as_str())
+        {
             Issue::Passes => Ok(()),
             Issue::Refused(why) => Err(why),
             Issue::Unknown(doubt) => {
@@ -300,7 +313,13 @@ impl Minting<'_, '_> {
         if own.that_allow(&mint).next().is_some() {
             return Ok(());
         }
-        let unknown: Vec<Doubt> = self.rights.doubts.iter().chain(&own.doubts).cloned().collect();
+        let unknown: Vec<Doubt> = self
+            .rights
+            .doubts
+            .iter()
+            .chain(&own.doubts)
+            .cloned()
+            .collect();
         if unknown.is_empty() {
             return Err("Keyferry's account lacks the verb mint on the audience".to_owned());
         }

@@ -157,8 +157,8 @@ impl Lists {
 
     /// As [`Self::is_whole`], for the objects of one namespace.
     pub fn is_whole_in(&self, kind: ListKind, namespace: &str) -> bool {
-        self.0.get(&kind).is_some_and(|coverage| {
-            coverage.is_whole || coverage.namespaces.contains(namespace)
-        })
+        self.0
+            .get(&kind)
+            .is_some_and(|coverage| coverage.is_whole || coverage.namespaces.contains(namespace))
     }
 }

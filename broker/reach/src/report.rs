@@ -166,7 +166,9 @@ impl Report {
                 .collect(),
             answers: answers.answers.iter().map(reported).collect(),
             cut: answers.cut.as_ref().map(|cut| {
-                cut.iter().map(|removal| text(removal.to_string())).collect()
+                cut.iter()
+                    .map(|removal| text(removal.to_string()))
+                    .collect()
             }),
         }
     }

@@ -129,11 +129,7 @@ impl Right {
             Self::ImpersonateGroup => &[(&["impersonate"], "", "groups")],
             Self::ImpersonateAccount => &[(&["impersonate"], "", "serviceaccounts")],
             Self::ImpersonateConstrained => &[
-                (
-                    &["impersonate:user-info"],
-                    "authentication.k8s.io",
-                    "users",
-                ),
+                (&["impersonate:user-info"], "authentication.k8s.io", "users"),
                 (
                     &["impersonate:user-info"],
                     "authentication.k8s.io",
@@ -216,7 +212,11 @@ const WRITES_OF_ADMISSION: Requests = &[
     (ANY_WRITE, ADMISSION, "mutatingadmissionpolicybindings"),
     (ANY_WRITE, ADMISSION, "mutatingwebhookconfigurations"),
     (ANY_WRITE, "keyferry.dev", "audiencepairings"),
-    (ANY_WRITE, "apiextensions.k8s.io", "customresourcedefinitions"),
+    (
+        ANY_WRITE,
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+    ),
 ];
 
 static REQUESTS: LazyLock<Vec<(u64, Vec<Attributes>)>> = LazyLock::new(|| {
@@ -234,9 +234,14 @@ static REQUESTS: LazyLock<Vec<(u64, Vec<Attributes>)>> = LazyLock::new(|| {
     };
     ALL.iter()
         .map(|right| {
-            let all = right.requests().iter().flat_map(|(verbs, group, resource)| {
-                verbs.iter().map(move |verb| attributes(verb, group, resource))
-            });
+            let all = right
+                .requests()
+                .iter()
+                .flat_map(|(verbs, group, resource)| {
+                    verbs
+                        .iter()
+                        .map(move |verb| attributes(verb, group, resource))
+                });
             (right.bit(), all.collect())
         })
         .collect()

@@ -27,9 +27,9 @@ pub(crate) struct RightAnswer {
 
 impl ClusterRights<'_> {
     /// Whether the user may send the request, and by which ways.
-    pub(crate) fn answer(&self, user: &Actor, request: &Attributes) -> RightAnswer {
+    pub(crate) fn answer_request(&self, user: &Actor, request: &Attributes) -> RightAnswer {
         let mut answer = RightAnswer::default();
-        let mut seen = BTreeSet::from([user.clone()]);
+        let mut visited = BTreeSet::from([user.clone()]);
         let mut queue = VecDeque::from([(user.clone(), Vec::new())]);
         while let Some((actor, hops)) = queue.pop_front() {
             let granted = self.granted(&actor);
@@ -44,11 +44,11 @@ impl ClusterRights<'_> {
             answer.doubts.extend(sets);
             for (whom, more) in self.impersonated(&granted) {
                 for actor in self.actors_of(whom, &mut answer.doubts) {
-                    if seen.len() < MAX_ACTORS && seen.insert(actor.clone()) {
+                    if visited.len() < MAX_ACTORS && visited.insert(actor.clone()) {
                         let mut hops = [hops.clone(), more.clone()].concat();
                         hops.push(Hop::note(format!("as {}", named(&actor))));
                         queue.push_back((actor, hops));
-                    } else if seen.len() >= MAX_ACTORS {
+                    } else if visited.len() >= MAX_ACTORS {
                         answer.doubts.push(BTreeSet::from([Doubt::fact(
                             format!("it may impersonate more than {MAX_ACTORS} users"),
                             "ask about fewer users",
@@ -63,11 +63,7 @@ impl ClusterRights<'_> {
         answer
     }
 
-    fn actors_of(
-        &self,
-        whom: Impersonated<'_>,
-        doubts: &mut Vec<BTreeSet<Doubt>>,
-    ) -> Vec<Actor> {
+    fn actors_of(&self, whom: Impersonated<'_>, doubts: &mut Vec<BTreeSet<Doubt>>) -> Vec<Actor> {
         let account = |namespace: &str, name: &str| Actor::service_account(namespace, name);
         match whom {
             Impersonated::Actor(actor) => vec![actor],
@@ -80,7 +76,9 @@ impl ClusterRights<'_> {
             }
             Impersonated::Named(_, name) => {
                 let named = self.accounts.iter().filter(|(_, own)| *own == name);
-                named.map(|(namespace, name)| account(namespace, name)).collect()
+                named
+                    .map(|(namespace, name)| account(namespace, name))
+                    .collect()
             }
             // An account that no binding names has its groups' rights.
             Impersonated::Accounts(scope) => {

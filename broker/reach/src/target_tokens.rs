@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use keyferry_api::audience::is_well_known_hub_audience;
 use keyferry_api::config::{TargetCluster, TokenIssuer};
 use keyferry_api::name::ObjectName;
+use keyferry_kube_authn::Release;
 use keyferry_kube_authn::config::{LoadFault, load_configuration};
 use keyferry_kube_authn::token::{ServiceAccountToken, Token};
 use keyferry_kube_authn::validate::{Compiled, validate_configuration};
 use keyferry_kube_authn::verify::{Keys, Union, verify_token};
-use keyferry_kube_authn::Release;
 
 use crate::accounts::{Account, AccountIndex};
 use crate::actor::Actor;
@@ -67,14 +67,19 @@ impl<'w> TargetTokens<'w> {
         if target.cluster.is_none() {
             let doubt = match hub.lists.is_whole(ListKind::TargetClusters) {
                 true => Doubt::fact(
-                    format!("there is no usable TargetCluster {name}, so its audience is not known"),
+                    format!(
+                        "there is no usable TargetCluster {name}, so its audience is not known"
+                    ),
                     "give the TargetCluster of this target",
                 ),
                 false => Doubt::list(ListKind::TargetClusters),
             };
             target.open_doubts.push(doubt);
         }
-        if target.cluster.is_some_and(|it| it.client_certificates.is_some()) {
+        if target
+            .cluster
+            .is_some_and(|it| it.client_certificates.is_some())
+        {
             target.open_doubts.push(Doubt::fact(
                 "client certificates for the hub itself are not evaluated",
                 "ask the hub: kubectl auth can-i --as",
@@ -86,13 +91,19 @@ impl<'w> TargetTokens<'w> {
                 || search.fences.hub_audiences.contains(audience)
                 || audience == hub.caller_audience
         };
-        if target.cluster.is_some_and(|it| is_of_hub(it.audience.as_str())) {
+        if target
+            .cluster
+            .is_some_and(|it| is_of_hub(it.audience.as_str()))
+        {
             target.open_doubts.push(Doubt::fact(
                 format!("the audience of TargetCluster {name} is the hub's own"),
                 "give the target an audience of its own",
             ));
         }
-        if target.cluster.is_some_and(|it| it.issuer != TokenIssuer::Hub) {
+        if target
+            .cluster
+            .is_some_and(|it| it.issuer != TokenIssuer::Hub)
+        {
             target.arrival_doubts.push(Doubt::fact(
                 "managed issuers are not evaluated",
                 "ask the server: keyferry token",
@@ -151,7 +162,10 @@ impl<'w> TargetTokens<'w> {
             }
         };
         for entry in &loaded.configuration.jwt {
-            let is_hub = self.issuer.as_ref().is_none_or(|own| *own == entry.issuer.url);
+            let is_hub = self
+                .issuer
+                .as_ref()
+                .is_none_or(|own| *own == entry.issuer.url);
             let own = self.cluster.map(|cluster| cluster.audience.as_str());
             for audience in entry.issuer.audiences.iter().filter(|_| is_hub) {
                 if Some(audience.as_str()) != own {
@@ -186,12 +200,7 @@ impl<'w> TargetTokens<'w> {
     }
 
     /// The user that a token of the account is, at this target.
-    pub(crate) fn outcome(
-        &self,
-        index: AccountIndex,
-        account: &Account,
-        lifetime: i64,
-    ) -> Outcome {
+    pub(crate) fn outcome(&self, index: AccountIndex, account: &Account, lifetime: i64) -> Outcome {
         let mut memo = self.outcomes.borrow_mut();
         memo.entry((index, lifetime))
             .or_insert_with(|| self.find_outcome(account, lifetime))
@@ -203,9 +212,11 @@ impl<'w> TargetTokens<'w> {
             (&self.compiled, self.cluster, &self.issuer)
         else {
             let known = self.open_doubts.iter().chain(&self.arrival_doubts).next();
-            return Outcome::Unknown(known.cloned().unwrap_or_else(|| {
-                Doubt::fact("the target's file was not read", "read it")
-            }));
+            return Outcome::Unknown(
+                known
+                    .cloned()
+                    .unwrap_or_else(|| Doubt::fact("the target's file was not read", "read it")),
+            );
         };
         let token = Token::of_service_account(&ServiceAccountToken {
             namespace: account.namespace.clone(),

@@ -74,7 +74,9 @@ pub enum ObjectError {
     #[error(transparent)]
     Rbac(#[from] ReadError),
     /// The object lacks what every object of a cluster has.
-    #[error("the {kind} {name:?} has no uid, resourceVersion or creationTimestamp; fix: give what kubectl get -o yaml prints")]
+    #[error(
+        "the {kind} {name:?} has no uid, resourceVersion or creationTimestamp; fix: give what kubectl get -o yaml prints"
+    )]
     NotOfCluster {
         /// Its kind.
         kind: &'static str,
@@ -138,7 +140,10 @@ impl Hub {
     /// # Errors
     /// [`ObjectError`].
     pub fn add(&mut self, object: Value) -> Result<(), ObjectError> {
-        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let kind = object
+            .get("kind")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let name = object::full_name(&object);
         let key = || object::key(&object);
         match kind {
@@ -300,9 +305,7 @@ fn check_same<T: PartialEq>(
     name: &str,
 ) -> Result<(), ObjectError> {
     match known {
-        Some(known) if known != *new => {
-            Err(ObjectError::Contradiction(format!("{kind} {name}")))
-        }
+        Some(known) if known != *new => Err(ObjectError::Contradiction(format!("{kind} {name}"))),
         _ => Ok(()),
     }
 }

@@ -65,7 +65,8 @@ impl List {
     }
 
     fn end(mut self) -> String {
-        self.0.push_str("kind: List\nmetadata:\n  resourceVersion: \"\"\n");
+        self.0
+            .push_str("kind: List\nmetadata:\n  resourceVersion: \"\"\n");
         self.0
     }
 }
@@ -103,7 +104,13 @@ fn hub_files(size: &Size) -> Vec<(String, String)> {
              status:\n    issuer: https://hub.test\n",
             index % per_namespace
         );
-        targets.push("TargetCluster", "keyferry.dev/v1alpha1", "", &format!("t{index}"), &spec);
+        targets.push(
+            "TargetCluster",
+            "keyferry.dev/v1alpha1",
+            "",
+            &format!("t{index}"),
+            &spec,
+        );
     }
     let mut pairs = vec![Vec::new(); size.targets];
     for number in 0..size.namespaces {
@@ -118,12 +125,22 @@ fn hub_files(size: &Size) -> Vec<(String, String)> {
             let spec = format!(
                 "  spec:\n    targetClusterRef: {{name: t{target}}}\n    serviceAccountName: {name}\n"
             );
-            accesses.push("TargetAccess", "keyferry.dev/v1alpha1", &namespace, &name, &spec);
+            accesses.push(
+                "TargetAccess",
+                "keyferry.dev/v1alpha1",
+                &namespace,
+                &name,
+                &spec,
+            );
             if let Some(pairs) = pairs.get_mut(target) {
                 pairs.push(format!("{namespace}/{name}"));
             }
         }
-        let minter = binding("ClusterRole", "minter", &account("keyferry-system", "keyferry"));
+        let minter = binding(
+            "ClusterRole",
+            "minter",
+            &account("keyferry-system", "keyferry"),
+        );
         bindings.push("RoleBinding", RBAC, &namespace, "keyferry", &minter);
     }
     for index in 0..size.rbac_of_hub / 2 {
@@ -136,24 +153,65 @@ fn hub_files(size: &Size) -> Vec<(String, String)> {
         };
         roles.push("Role", RBAC, &namespace, &name, &rules);
         let subject = account(&namespace, &format!("a{}", index % per_namespace));
-        bindings.push("RoleBinding", RBAC, &namespace, &name, &binding("Role", &name, &subject));
+        bindings.push(
+            "RoleBinding",
+            RBAC,
+            &namespace,
+            &name,
+            &binding("Role", &name, &subject),
+        );
     }
-    cluster_roles.push("ClusterRole", RBAC, "", "minter", &role("create", "\"\"", "serviceaccounts/token"));
-    cluster_roles.push("ClusterRole", RBAC, "", "cluster-admin", &role("'*'", "'*'", "'*'"));
+    cluster_roles.push(
+        "ClusterRole",
+        RBAC,
+        "",
+        "minter",
+        &role("create", "\"\"", "serviceaccounts/token"),
+    );
+    cluster_roles.push(
+        "ClusterRole",
+        RBAC,
+        "",
+        "cluster-admin",
+        &role("'*'", "'*'", "'*'"),
+    );
     for index in 0..20 {
         let subject = format!("{{kind: Group, name: admins-{index}}}");
         let rest = binding("ClusterRole", "cluster-admin", &subject);
-        cluster_bindings.push("ClusterRoleBinding", RBAC, "", &format!("admins-{index}"), &rest);
+        cluster_bindings.push(
+            "ClusterRoleBinding",
+            RBAC,
+            "",
+            &format!("admins-{index}"),
+            &rest,
+        );
         let subject = account("n0", &format!("a{index}"));
         let rest = binding("ClusterRole", "minter", &subject);
-        cluster_bindings.push("ClusterRoleBinding", RBAC, "", &format!("minter-{index}"), &rest);
+        cluster_bindings.push(
+            "ClusterRoleBinding",
+            RBAC,
+            "",
+            &format!("minter-{index}"),
+            &rest,
+        );
     }
     let mut pairing = "  pairs:\n".to_owned();
     for (index, accounts) in pairs.iter().enumerate() {
-        writeln!(pairing, "    https://t{index}.test: [{}]", accounts.join(", ")).unwrap();
+        writeln!(
+            pairing,
+            "    https://t{index}.test: [{}]",
+            accounts.join(", ")
+        )
+        .unwrap();
     }
     let mut pairings = List::new();
-    pairings.push("AudiencePairing", "keyferry.dev/v1alpha1", "", "keyferry", &pairing);
+    pairings.push(
+        "AudiencePairing",
+        "keyferry.dev/v1alpha1",
+        "",
+        "keyferry",
+        &pairing,
+    );
     let policies = [
         include_str!("../../../examples/admission-policies/pairing.yaml"),
         include_str!("../../../examples/admission-policies/author.yaml"),
@@ -181,14 +239,36 @@ fn hub_files(size: &Size) -> Vec<(String, String)> {
 
 fn target_files(size: &Size, index: usize) -> Vec<(String, String)> {
     let (mut roles, mut bindings, mut cluster_roles) = (List::new(), List::new(), List::new());
-    cluster_roles.push("ClusterRole", RBAC, "", "edit", &role("delete", "apps", "deployments"));
+    cluster_roles.push(
+        "ClusterRole",
+        RBAC,
+        "",
+        "edit",
+        &role("delete", "apps", "deployments"),
+    );
     for number in 0..size.rbac_of_target / 2 {
         let name = format!("r{number}");
-        roles.push("Role", RBAC, "apps", &name, &role("get", "\"\"", "configmaps"));
+        roles.push(
+            "Role",
+            RBAC,
+            "apps",
+            &name,
+            &role("get", "\"\"", "configmaps"),
+        );
         let user = format!("hub:system:serviceaccount:n{number}:a{}", index % 20);
         let subject = format!("{{kind: User, name: '{user}'}}");
-        let role = if number % 2 == 0 { ("ClusterRole", "edit") } else { ("Role", name.as_str()) };
-        bindings.push("RoleBinding", RBAC, "apps", &name, &binding(role.0, role.1, &subject));
+        let role = if number % 2 == 0 {
+            ("ClusterRole", "edit")
+        } else {
+            ("Role", name.as_str())
+        };
+        bindings.push(
+            "RoleBinding",
+            RBAC,
+            "apps",
+            &name,
+            &binding(role.0, role.1, &subject),
+        );
     }
     let authentication = format!(
         "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt:\n  - issuer: {{url: https://hub.test, audiences: \

@@ -54,7 +54,9 @@ pub(super) async fn every_decided_cell_is_what_the_target_does(world: Arc<OnHub>
                 let mut truth = false;
                 for (_, token) in tokens.iter().filter(|(target, _)| *target == index) {
                     let attributes = attributes_of(request);
-                    truth |= target_truth.allows(index, token, number, &attributes).await?;
+                    truth |= target_truth
+                        .allows(index, token, number, &attributes)
+                        .await?;
                 }
                 let key = (plane.name().to_owned(), subject.clone());
                 let word = words.get(&key).copied().unwrap_or("no");
@@ -63,7 +65,10 @@ pub(super) async fn every_decided_cell_is_what_the_target_does(world: Arc<OnHub>
                 match (word, truth) {
                     ("undetermined", _) => undetermined += 1,
                     ("yes", true) | ("no", false) => {}
-                    _ => wrong.push(format!("{subject} at {}: {request:?}: {word}, but {truth}", plane.name())),
+                    _ => wrong.push(format!(
+                        "{subject} at {}: {request:?}: {word}, but {truth}",
+                        plane.name()
+                    )),
                 }
             }
         }
@@ -103,7 +108,9 @@ fn subjects() -> BTreeSet<Subject> {
         .collect()
 }
 
-fn attributes_of((verb, group, resource, namespace, name): &(&str, &str, &str, &str, &str)) -> Value {
+fn attributes_of(
+    (verb, group, resource, namespace, name): &(&str, &str, &str, &str, &str),
+) -> Value {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     json!({ "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace, "name": name })
 }

@@ -19,7 +19,8 @@ pub(super) const ROBOT: &str = "robot";
 pub(super) fn rights() -> Vec<(&'static str, Value)> {
     let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({ "apiGroups": groups, "resources": resources, "verbs": verbs });
     let core = |resources: &[&str], verbs: &[&str]| rule(&[""], resources, verbs);
-    let rbac = |resources: &[&str], verbs: &[&str]| rule(&["rbac.authorization.k8s.io"], resources, verbs);
+    let rbac =
+        |resources: &[&str], verbs: &[&str]| rule(&["rbac.authorization.k8s.io"], resources, verbs);
     let named = |mut rule: Value, names: &[&str]| {
         rule["resourceNames"] = json!(names);
         rule
@@ -33,25 +34,61 @@ pub(super) fn rights() -> Vec<(&'static str, Value)> {
         ("tenant-a", json!([named(token.clone(), &["reconciler"])])),
         ("tenant-a", json!([named(token.clone(), &["caller"])])),
         ("", json!([token])),
-        ("tenant-a", json!([core(&["serviceaccounts"], &["create", "get"])])),
+        (
+            "tenant-a",
+            json!([core(&["serviceaccounts"], &["create", "get"])]),
+        ),
         ("tenant-a", json!([core(&["pods"], &["create"])])),
         ("tenant-b", json!([core(&["pods"], &["create"])])),
-        ("tenant-a", json!([named(core(&["pods"], &["create"]), &["x"])])),
+        (
+            "tenant-a",
+            json!([named(core(&["pods"], &["create"]), &["x"])]),
+        ),
         ("tenant-a", json!([core(&["pods"], &["get", "list"])])),
         ("tenant-a", json!([core(&["pods/exec"], &["create"])])),
-        ("tenant-a", json!([named(core(&["pods/exec"], &["create"]), &["plain"])])),
+        (
+            "tenant-a",
+            json!([named(core(&["pods/exec"], &["create"]), &["plain"])]),
+        ),
         ("tenant-a", json!([core(&["pods/log"], &["get"])])),
         ("tenant-b", json!([core(&["secrets"], &["get"])])),
         ("tenant-b", json!([core(&["secrets"], &["list"])])),
-        ("tenant-b", json!([named(core(&["secrets"], &["get"]), &["b-kubeconfig"])])),
-        ("tenant-b", json!([named(core(&["secrets"], &["get"]), &["other"])])),
+        (
+            "tenant-b",
+            json!([named(core(&["secrets"], &["get"]), &["b-kubeconfig"])]),
+        ),
+        (
+            "tenant-b",
+            json!([named(core(&["secrets"], &["get"]), &["other"])]),
+        ),
         ("tenant-a", json!([core(&["secrets"], &["get", "list"])])),
-        (SUBJECTS, json!([named(core(&["secrets"], &["get"]), &[ROBOT])])),
-        (SUBJECTS, json!([named(core(&["serviceaccounts"], &["impersonate"]), &[ROBOT])])),
-        ("tenant-a", json!([core(&["serviceaccounts"], &["impersonate"])])),
-        ("", json!([named(core(&["users"], &["impersonate"]), &["minter"])])),
-        ("", json!([named(core(&["users"], &["impersonate"]), &["nobody"])])),
-        ("", json!([named(core(&["groups"], &["impersonate"]), &["minters"])])),
+        (
+            SUBJECTS,
+            json!([named(core(&["secrets"], &["get"]), &[ROBOT])]),
+        ),
+        (
+            SUBJECTS,
+            json!([named(
+                core(&["serviceaccounts"], &["impersonate"]),
+                &[ROBOT]
+            )]),
+        ),
+        (
+            "tenant-a",
+            json!([core(&["serviceaccounts"], &["impersonate"])]),
+        ),
+        (
+            "",
+            json!([named(core(&["users"], &["impersonate"]), &["minter"])]),
+        ),
+        (
+            "",
+            json!([named(core(&["users"], &["impersonate"]), &["nobody"])]),
+        ),
+        (
+            "",
+            json!([named(core(&["groups"], &["impersonate"]), &["minters"])]),
+        ),
         (
             "",
             json!([
@@ -59,13 +96,31 @@ pub(super) fn rights() -> Vec<(&'static str, Value)> {
                 named(core(&["groups"], &["impersonate"]), &["minters"]),
             ]),
         ),
-        ("tenant-a", json!([bindings, named(rbac(&["clusterroles"], &["bind"]), &["reach-minter"])])),
-        ("tenant-a", json!([bindings, named(rbac(&["clusterroles"], &["bind"]), &["view"])])),
+        (
+            "tenant-a",
+            json!([
+                bindings,
+                named(rbac(&["clusterroles"], &["bind"]), &["reach-minter"])
+            ]),
+        ),
+        (
+            "tenant-a",
+            json!([
+                bindings,
+                named(rbac(&["clusterroles"], &["bind"]), &["view"])
+            ]),
+        ),
         ("tenant-a", json!([bindings])),
-        ("tenant-a", json!([named(rbac(&["clusterroles"], &["bind"]), &["reach-minter"])])),
+        (
+            "tenant-a",
+            json!([named(rbac(&["clusterroles"], &["bind"]), &["reach-minter"])]),
+        ),
         ("", json!([rule(&["*"], &["*"], &["*"])])),
         // Not evaluated.
-        ("", json!([rule(&["keyferry.dev"], &["targetclusters"], &["patch"])])),
+        (
+            "",
+            json!([rule(&["keyferry.dev"], &["targetclusters"], &["patch"])]),
+        ),
     ]
 }
 
@@ -93,9 +148,13 @@ async fn prepare(world: &OnHub) -> Result<(), TestError> {
         world.put_target(world.targets[index].name(), &spec).await?;
     }
     let on_request = json!({ "callers": ["caller", "stranger"], "deliveries": [{ "name": "http", "type": "HTTP" }] });
-    world.put_access("tenant-a", "a", "target-a", &on_request).await?;
+    world
+        .put_access("tenant-a", "a", "target-a", &on_request)
+        .await?;
     let delivered = json!({ "deliveries": [{ "name": "file", "type": "KubeConfigSecret", "objectName": "b-kubeconfig" }] });
-    world.put_access("tenant-b", "b", "target-b", &delivered).await?;
+    world
+        .put_access("tenant-b", "b", "target-b", &delivered)
+        .await?;
     for (index, tenant) in TENANTS.into_iter().enumerate() {
         let user = format!("hub:system:serviceaccount:{tenant}:reconciler");
         put_target_rights(&world.targets[index], index, &user).await?;
@@ -115,7 +174,8 @@ async fn put_rights(hub: &ControlPlane) -> Result<(), TestError> {
         let subject = json!({ "kind": "ServiceAccount", "name": name, "namespace": SUBJECTS });
         grant(hub, namespace, &name, &rules, &[subject]).await?;
     }
-    let token = json!([{ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] }]);
+    let token =
+        json!([{ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] }]);
     let others = [
         json!({ "kind": "ServiceAccount", "name": ROBOT, "namespace": SUBJECTS }),
         json!({ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "minter" }),
@@ -123,13 +183,17 @@ async fn put_rights(hub: &ControlPlane) -> Result<(), TestError> {
     ];
     grant(hub, "tenant-a", "others", &token, &others).await?;
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "reach-minter" }, "rules": token });
-    hub.admin().apply(&format!("{RBAC}/clusterroles/reach-minter"), &role).await?;
+    hub.admin()
+        .apply(&format!("{RBAC}/clusterroles/reach-minter"), &role)
+        .await?;
     let caller = json!([{ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"], "resourceNames": ["reconciler"] }]);
     let subject = json!({ "kind": "ServiceAccount", "name": "caller", "namespace": "tenant-a" });
     grant(hub, "tenant-a", "caller", &caller, &[subject]).await?;
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": { "name": ROBOT, "annotations": { "kubernetes.io/service-account.name": ROBOT } } });
-    hub.admin().create(&format!("/api/v1/namespaces/{SUBJECTS}/secrets"), &secret).await?;
+    hub.admin()
+        .create(&format!("/api/v1/namespaces/{SUBJECTS}/secrets"), &secret)
+        .await?;
     Ok(())
 }
 
@@ -153,7 +217,9 @@ async fn grant(
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name }, "subjects": subjects,
     });
     let admin = plane.admin();
-    admin.apply(&format!("{}/{name}", plural(kind)), &role).await?;
+    admin
+        .apply(&format!("{}/{name}", plural(kind)), &role)
+        .await?;
     let bindings = plural(&format!("{kind}Binding"));
     admin.apply(&format!("{bindings}/{name}"), &binding).await?;
     Ok(())
@@ -164,8 +230,16 @@ async fn grant(
 async fn put_pods(hub: &ControlPlane) -> Result<(), TestError> {
     let audience = keyferry_integration::world::on_hub::audience("target-a");
     for (name, account, sources) in [
-        ("worker", "reconciler", json!([{ "serviceAccountToken": { "path": "token", "audience": audience } }])),
-        ("plain", "stranger", json!([{ "serviceAccountToken": { "path": "token" } }])),
+        (
+            "worker",
+            "reconciler",
+            json!([{ "serviceAccountToken": { "path": "token", "audience": audience } }]),
+        ),
+        (
+            "plain",
+            "stranger",
+            json!([{ "serviceAccountToken": { "path": "token" } }]),
+        ),
     ] {
         let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name }, "spec": {
             "serviceAccountName": account, "automountServiceAccountToken": false, "nodeName": "node-1",
@@ -175,12 +249,18 @@ async fn put_pods(hub: &ControlPlane) -> Result<(), TestError> {
         let path = "/api/v1/namespaces/tenant-a/pods";
         hub.admin().create(path, &pod).await?;
         let running = json!({ "status": { "phase": "Running" } });
-        hub.admin().patch(&format!("{path}/{name}/status"), &running).await?;
+        hub.admin()
+            .patch(&format!("{path}/{name}/status"), &running)
+            .await?;
     }
     Ok(())
 }
 
-async fn put_target_rights(plane: &ControlPlane, index: usize, user: &str) -> Result<(), TestError> {
+async fn put_target_rights(
+    plane: &ControlPlane,
+    index: usize,
+    user: &str,
+) -> Result<(), TestError> {
     for namespace in ["apps", "infra"] {
         plane.create_namespace(namespace).await?;
     }
@@ -197,7 +277,8 @@ async fn put_target_rights(plane: &ControlPlane, index: usize, user: &str) -> Re
     // The user may act as an account of infra, which may read Secrets there.
     let act = json!([{ "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["agent"], "verbs": ["impersonate"] }]);
     grant(plane, "infra", "act", &act, &subjects).await?;
-    let secrets = json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"] }]);
+    let secrets =
+        json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"] }]);
     let agent = json!({ "kind": "ServiceAccount", "name": "agent", "namespace": "infra" });
     grant(plane, "infra", "agent", &secrets, &[agent]).await
 }

@@ -87,7 +87,8 @@ impl<'a> Truth<'a> {
             self.exchange(namespace, name, tokens).await?;
             // Its own Pod has a token for the target, as the stage made it.
             if is_first && (namespace.as_str(), name.as_str()) == ("tenant-a", "reconciler") {
-                self.mint(self.world.hub.admin(), namespace, name, tokens).await;
+                self.mint(self.world.hub.admin(), namespace, name, tokens)
+                    .await;
             }
         }
         let taken = self.bind(identity, &client).await?;
@@ -97,7 +98,8 @@ impl<'a> Truth<'a> {
             }
             if self.is_accepted_pod(&client, namespace, name).await {
                 // The kubelet mints what the Pod asks for.
-                self.mint(self.world.hub.admin(), namespace, name, tokens).await;
+                self.mint(self.world.hub.admin(), namespace, name, tokens)
+                    .await;
                 next.push(Identity::Account(namespace.clone(), name.clone()));
             }
             let user = format!("system:serviceaccount:{namespace}:{name}");
@@ -112,9 +114,13 @@ impl<'a> Truth<'a> {
             if self.may_exec(identity, pod).await? {
                 match pod {
                     "worker" => {
-                        self.mint(self.world.hub.admin(), "tenant-a", account, tokens).await;
+                        self.mint(self.world.hub.admin(), "tenant-a", account, tokens)
+                            .await;
                     }
-                    _ => next.push(Identity::AccountAtHub("tenant-a".to_owned(), account.to_owned())),
+                    _ => next.push(Identity::AccountAtHub(
+                        "tenant-a".to_owned(),
+                        account.to_owned(),
+                    )),
                 }
             }
         }
@@ -139,13 +145,22 @@ impl<'a> Truth<'a> {
             Identity::User(user, group) => {
                 let group = group.as_deref().unwrap_or("no-group-of-any-binding");
                 let certificate = hub.ca().client(user, group)?;
-                Ok(RestClient::with_certificate(&hub.url(), hub.ca_pem(), &certificate)?)
+                Ok(RestClient::with_certificate(
+                    &hub.url(),
+                    hub.ca_pem(),
+                    &certificate,
+                )?)
             }
         }
     }
 
     /// Door 1.
-    async fn exchange(&self, namespace: &str, name: &str, tokens: &mut Tokens) -> Result<(), TestError> {
+    async fn exchange(
+        &self,
+        namespace: &str,
+        name: &str,
+        tokens: &mut Tokens,
+    ) -> Result<(), TestError> {
         let caller = caller_token(&self.world.hub, namespace, name).await?;
         for (index, access) in ["tenant-a/a", "tenant-b/b"].into_iter().enumerate() {
             let answer = self.world.broker.exchange(&caller, access).await?;
@@ -208,7 +223,10 @@ impl<'a> Truth<'a> {
             }
             Identity::User(user, group) => {
                 spec["user"] = json!(user);
-                let groups = group.iter().map(String::as_str).chain(["system:authenticated"]);
+                let groups = group
+                    .iter()
+                    .map(String::as_str)
+                    .chain(["system:authenticated"]);
                 spec["groups"] = json!(groups.collect::<Vec<_>>());
             }
         }
@@ -223,21 +241,34 @@ impl<'a> Truth<'a> {
         client: &RestClient,
         tokens: &mut Tokens,
     ) -> Result<Vec<Identity>, TestError> {
-        let mut found = client.get(&secret_path("tenant-b", "b-kubeconfig")).await.ok();
-        if found.is_none() {
-            let list = client.get("/api/v1/namespaces/tenant-b/secrets").await.unwrap_or_default();
+        let mut secret = client
+            .get(&secret_path("tenant-b", "b-kubeconfig"))
+            .await
+            .ok();
+        if secret.is_none() {
+            let list = client
+                .get("/api/v1/namespaces/tenant-b/secrets")
+                .await
+                .unwrap_or_default();
             let items = list["items"].as_array().cloned().unwrap_or_default();
-            found = items
+            secret = items
                 .into_iter()
                 .find(|item| item["metadata"]["name"] == "b-kubeconfig");
         }
-        for value in found.iter().flat_map(|secret| secret["data"].as_object()).flatten() {
+        for value in secret
+            .iter()
+            .flat_map(|secret| secret["data"].as_object())
+            .flatten()
+        {
             let bytes = STANDARD.decode(value.1.as_str().unwrap_or_default())?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
             let Ok(kubeconfig) = serde_saphyr::from_str::<Value>(&text) else {
                 continue;
             };
-            if let Some(token) = kubeconfig.pointer("/users/0/user/token").and_then(Value::as_str) {
+            if let Some(token) = kubeconfig
+                .pointer("/users/0/user/token")
+                .and_then(Value::as_str)
+            {
                 tokens.insert((1, token.to_owned()));
             }
         }
@@ -247,7 +278,11 @@ impl<'a> Truth<'a> {
     }
 
     /// Door 8: binds itself a role that mints, where it may. Returns the namespaces.
-    async fn bind(&self, identity: &Identity, client: &RestClient) -> Result<Vec<String>, TestError> {
+    async fn bind(
+        &self,
+        identity: &Identity,
+        client: &RestClient,
+    ) -> Result<Vec<String>, TestError> {
         let subject = match identity {
             Identity::Account(namespace, name) | Identity::AccountAtHub(namespace, name) => {
                 json!({ "kind": "ServiceAccount", "name": name, "namespace": namespace })
@@ -289,7 +324,8 @@ impl<'a> Truth<'a> {
         let rule = json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] });
         let hub = &self.world.hub;
         if counts {
-            hub.until_it_counts(Whom::User(&user), namespace, &rule).await?;
+            hub.until_it_counts(Whom::User(&user), namespace, &rule)
+                .await?;
         } else {
             // Some may mint anyway.
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -306,7 +342,10 @@ async fn impersonates(
 ) -> Result<bool, TestError> {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let mut request = client
-        .request(Method::POST, "/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .request(
+            Method::POST,
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        )
         .header("Impersonate-User", user)
         .json(&review);
     if let Some(group) = group {
@@ -318,14 +357,14 @@ async fn impersonates(
 /// What a token may do at its target, by a review that the token itself asks for.
 pub(super) struct TargetTruth<'a> {
     world: &'a OnHub,
-    known: BTreeMap<(usize, String, usize), bool>,
+    reviews: BTreeMap<(usize, String, usize), bool>,
 }
 
 impl<'a> TargetTruth<'a> {
     pub(super) fn new(world: &'a OnHub) -> Self {
         Self {
             world,
-            known: BTreeMap::new(),
+            reviews: BTreeMap::new(),
         }
     }
 
@@ -339,7 +378,7 @@ impl<'a> TargetTruth<'a> {
     ) -> Result<bool, TestError> {
         let subject = keyferry_integration::world::claims(token)?["sub"].to_string();
         let key = (target, subject, number);
-        if let Some(known) = self.known.get(&key) {
+        if let Some(known) = self.reviews.get(&key) {
             return Ok(*known);
         }
         let plane = &self.world.targets[target];
@@ -349,7 +388,10 @@ impl<'a> TargetTruth<'a> {
         let mut allowed = false;
         for user in [None, Some("system:serviceaccount:infra:agent")] {
             let mut request = client
-                .request(Method::POST, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+                .request(
+                    Method::POST,
+                    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                )
                 .json(&review);
             if let Some(user) = user {
                 request = request.header("Impersonate-User", user);
@@ -359,7 +401,7 @@ impl<'a> TargetTruth<'a> {
                 allowed |= answer.json::<Value>().await?["status"]["allowed"] == true;
             }
         }
-        self.known.insert(key, allowed);
+        self.reviews.insert(key, allowed);
         Ok(allowed)
     }
 }

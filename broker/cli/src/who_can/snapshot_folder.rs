@@ -55,11 +55,7 @@ fn words(note: &SnapshotNote) -> Option<String> {
 }
 
 /// Lists the files below a folder that may be absent, as paths below the root.
-fn list_files(
-    root: &Path,
-    folder: &Path,
-    files: &mut Vec<PathBuf>,
-) -> Result<(), CommandError> {
+fn list_files(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CommandError> {
     let wrong = |error: std::io::Error| {
         CommandError::new(format!("reading {}: {error}", root.join(folder).display()))
     };

@@ -30,7 +30,11 @@ pub(super) fn tree(report: &Report) -> String {
             missing.what, missing.decide
         ));
     }
-    if let Some(cut) = report.cut.as_ref().filter(|_| report.question.subject.is_none()) {
+    if let Some(cut) = report
+        .cut
+        .as_ref()
+        .filter(|_| report.question.subject.is_none())
+    {
         lines.push(format!("cut of all: {}", joined(cut)));
     }
     lines.push(format!("assumes: {}", report.assumptions.join("; ")));
@@ -62,7 +66,10 @@ fn sentence(counts: &TargetCounts, answers: &[&ReportedAnswer]) -> String {
 fn push_answers(report: &Report, answers: &[&ReportedAnswer], lines: &mut Vec<String>) {
     for answer in answers.iter().filter(|answer| answer.answer == "yes") {
         lines.push(match report.question.subject {
-            Some(_) => format!("yes: {} {} reaches {}", answer.kind, answer.subject, answer.target),
+            Some(_) => format!(
+                "yes: {} {} reaches {}",
+                answer.kind, answer.subject, answer.target
+            ),
             None => format!("{} {}", answer.kind, answer.subject),
         });
         for (index, way) in answer.ways.iter().enumerate() {
@@ -74,7 +81,10 @@ fn push_answers(report: &Report, answers: &[&ReportedAnswer], lines: &mut Vec<St
             lines.push(format!("    cut: {}", joined(cut)));
         }
     }
-    for answer in answers.iter().filter(|answer| answer.answer == "undetermined") {
+    for answer in answers
+        .iter()
+        .filter(|answer| answer.answer == "undetermined")
+    {
         lines.push(format!("undetermined: {} {}", answer.kind, answer.subject));
         for fact in &answer.undecided {
             lines.push(format!("    {}; to decide: {}", fact.what, fact.decide));

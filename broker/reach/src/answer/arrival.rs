@@ -31,7 +31,7 @@ pub(crate) struct Arrivals<'a, 'w> {
     closure: &'a Closure,
     /// The direct steps of the subject, so that each of them is a way.
     direct: &'a [NextNode],
-    pub(crate) found: Vec<Arrival>,
+    pub(crate) tokens: Vec<Arrival>,
     /// Why the access that came nearest gives no token.
     pub(crate) refused: Option<String>,
 }
@@ -50,7 +50,7 @@ impl<'a, 'w> Arrivals<'a, 'w> {
             target,
             closure,
             direct,
-            found: Vec::new(),
+            tokens: Vec::new(),
             refused: None,
         };
         for offer in search.offers.iter().filter(|it| it.target == *target.name) {
@@ -93,7 +93,7 @@ impl<'a, 'w> Arrivals<'a, 'w> {
                     removal: Some(Removal::Access(offer.access.clone())),
                 });
                 doubts.extend(terms.doubts.iter().chain(&review_doubts).cloned());
-                self.found.push(Arrival {
+                self.tokens.push(Arrival {
                     account: offer.account,
                     lifetime: terms.lifetime,
                     hops,
@@ -130,7 +130,12 @@ impl<'a, 'w> Arrivals<'a, 'w> {
         if let Some((set, rule)) = granted.that_allow(&request).next() {
             return Ok((set.hops(None, rule, 1), Vec::new()));
         }
-        let doubts: Vec<Doubt> = rights.doubts.iter().chain(&granted.doubts).cloned().collect();
+        let doubts: Vec<Doubt> = rights
+            .doubts
+            .iter()
+            .chain(&granted.doubts)
+            .cloned()
+            .collect();
         match doubts.is_empty() {
             true => Err(format!(
                 "caller {} may not create tokens of {}",
@@ -187,7 +192,7 @@ impl<'a, 'w> Arrivals<'a, 'w> {
                         continue;
                     }
                     for (hops, doubts) in self.all_ways(&node) {
-                        self.found.push(Arrival {
+                        self.tokens.push(Arrival {
                             account: delivered.account,
                             lifetime: delivered.lifetime,
                             hops,
@@ -202,8 +207,7 @@ impl<'a, 'w> Arrivals<'a, 'w> {
 
     /// Adds tokens for the target's audience, if the hub issues them for this account.
     fn add_issued(&mut self, account: AccountIndex, ways: Vec<WayTo>) {
-        let (Some(cluster), Some(found)) =
-            (self.target.cluster, self.search.accounts.get(account))
+        let (Some(cluster), Some(found)) = (self.target.cluster, self.search.accounts.get(account))
         else {
             return;
         };
@@ -223,7 +227,7 @@ impl<'a, 'w> Arrivals<'a, 'w> {
                 found.full_name()
             )));
             doubts.extend(doubt.iter().chain(&found.doubt).cloned());
-            self.found.push(Arrival {
+            self.tokens.push(Arrival {
                 account,
                 lifetime: SHORTEST,
                 hops,

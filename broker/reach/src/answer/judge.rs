@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use keyferry_kube_rbac::Attributes;
 
+use super::Question;
 use super::arrival::{Arrival, Arrivals};
 use super::verdict::{Verdict, Way};
-use super::Question;
 use crate::accounts::AccountSet;
 use crate::actor::Actor;
 use crate::cut::smallest_meeting_set;
@@ -190,18 +190,18 @@ impl<'a, 'w> Judge<'a, 'w> {
         anything: &[BTreeSet<Doubt>],
     ) -> Verdict {
         let arrivals = Arrivals::find(self.search, target, closure, direct);
-        let (found, refused) = (arrivals.found, arrivals.refused);
+        let (tokens, refused) = (arrivals.tokens, arrivals.refused);
         let mut case = Case {
             ways: Vec::new(),
             doubts: anything.to_vec(),
             miss: refused,
         };
-        for arrival in &found {
+        for arrival in &tokens {
             self.weigh(index, target, arrival, &mut case);
         }
-        let has_token = closure.nodes().any(|node| {
-            !matches!(node, Node::Actor(_) | Node::Anything)
-        });
+        let has_token = closure
+            .nodes()
+            .any(|node| !matches!(node, Node::Actor(_) | Node::Anything));
         if target.cluster.is_some() {
             case.doubts.extend(self.doubts_of_accesses(closure));
         }
@@ -301,7 +301,7 @@ impl<'a, 'w> Judge<'a, 'w> {
         if let Some(known) = self.rights.borrow().get(&key) {
             return Some(Rc::clone(known));
         }
-        let answer = Rc::new(target.rights.as_ref()?.answer(user, request));
+        let answer = Rc::new(target.rights.as_ref()?.answer_request(user, request));
         let mut memo = self.rights.borrow_mut();
         memo.insert(key, Rc::clone(&answer));
         Some(answer)
@@ -326,7 +326,8 @@ impl Case {
 
     fn verdict(mut self) -> Verdict {
         if !self.ways.is_empty() {
-            self.ways.sort_by_key(|way| way.hub.len() + way.target.len());
+            self.ways
+                .sort_by_key(|way| way.hub.len() + way.target.len());
             let mut ways: Vec<Way> = Vec::new();
             for way in self.ways {
                 if !ways.contains(&way) {

@@ -28,7 +28,7 @@ pub(crate) enum Impersonated<'w> {
 impl<'w> ClusterRights<'w> {
     /// Whom the actor can impersonate, and by which rules.
     pub(crate) fn impersonated(&self, granted: &Granted<'w>) -> Vec<(Impersonated<'w>, Vec<Hop>)> {
-        let mut found = Vec::new();
+        let mut impersonated = Vec::new();
         let (groups, group_hops) = self.impersonated_groups(granted);
         for set in &granted.sets {
             for (index, rule) in set.rules.iter().enumerate() {
@@ -42,32 +42,34 @@ impl<'w> ClusterRights<'w> {
                     let users = self.impersonated_users(names);
                     for user in &users {
                         let actor = Actor::user(user, []);
-                        found.push((Impersonated::Actor(actor), hops()));
+                        impersonated.push((Impersonated::Actor(actor), hops()));
                         if !groups.is_empty() {
                             let actor = Actor::user(user, groups.iter().cloned());
                             let hops = [hops(), group_hops.clone()].concat();
-                            found.push((Impersonated::Actor(actor), hops));
+                            impersonated.push((Impersonated::Actor(actor), hops));
                         }
                     }
                 }
                 if rights.has(Right::ImpersonateAccount) {
                     match names {
-                        Names::Any => found.push((Impersonated::Accounts(set.scope), hops())),
-                        Names::Only(names) => found.extend(
-                            names
-                                .iter()
-                                .map(|name| (Impersonated::Named(set.scope, name.as_str()), hops())),
-                        ),
+                        Names::Any => {
+                            impersonated.push((Impersonated::Accounts(set.scope), hops()))
+                        }
+                        Names::Only(names) => {
+                            impersonated.extend(names.iter().map(|name| {
+                                (Impersonated::Named(set.scope, name.as_str()), hops())
+                            }))
+                        }
                     }
                     if !groups.is_empty() {
                         let actor = Actor::user("", groups.iter().cloned());
                         let with_groups = [hops(), group_hops.clone()].concat();
-                        found.push((Impersonated::Actor(actor), with_groups.clone()));
+                        impersonated.push((Impersonated::Actor(actor), with_groups.clone()));
                         let doubt = Doubt::Door {
                             door: DOOR,
                             right: "ServiceAccounts together with groups".to_owned(),
                         };
-                        found.push((Impersonated::Unknown(doubt), with_groups));
+                        impersonated.push((Impersonated::Unknown(doubt), with_groups));
                     }
                 }
                 if rights.has(Right::ImpersonateConstrained) {
@@ -75,17 +77,21 @@ impl<'w> ClusterRights<'w> {
                         door: DOOR,
                         right: "constrained impersonation (1.36)".to_owned(),
                     };
-                    found.push((Impersonated::Unknown(doubt), hops()));
+                    impersonated.push((Impersonated::Unknown(doubt), hops()));
                 }
             }
         }
-        found
+        impersonated
     }
 
     /// The groups that the actor can take, beside a user.
     fn impersonated_groups(&self, granted: &Granted<'w>) -> (BTreeSet<String>, Vec<Hop>) {
         let (mut groups, mut all_hops) = (BTreeSet::new(), Vec::new());
-        for set in granted.sets.iter().filter(|set| set.scope == Scope::Cluster) {
+        for set in granted
+            .sets
+            .iter()
+            .filter(|set| set.scope == Scope::Cluster)
+        {
             for (index, rule) in set.rules.iter().enumerate() {
                 if !self.rights_of(rule).has(Right::ImpersonateGroup) {
                     continue;

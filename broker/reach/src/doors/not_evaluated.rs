@@ -70,7 +70,10 @@ impl<'w> HubSearch<'w> {
                 let selects = self.policy.targets.values().any(|target| {
                     let is_selected =
                         |rule: &NamespaceRule| matches!(rule, NamespaceRule::Selected(_));
-                    target.allow.iter().any(|rule| is_selected(&rule.namespaces))
+                    target
+                        .allow
+                        .iter()
+                        .any(|rule| is_selected(&rule.namespaces))
                 });
                 let is_guarded = self.fences.labels == FenceState::AsShipped
                     && granted.doubts.is_empty()

@@ -109,8 +109,7 @@ impl<'w> ClusterRights<'w> {
     ) where
         'w: 'r,
     {
-        for role in roles.filter(|role| bind.names.allow(&role.id.name) && !role.rules.is_empty())
-        {
+        for role in roles.filter(|role| bind.names.allow(&role.id.name) && !role.rules.is_empty()) {
             let set = RuleSet {
                 scope,
                 rules: &role.rules,
@@ -161,7 +160,11 @@ impl<'w> ClusterRights<'w> {
     ) {
         let edits: Vec<Holding<'_, 'w>> = [Right::EditRoleBinding, Right::EditClusterRoleBinding]
             .into_iter()
-            .flat_map(|right| self.holdings(granted, right).into_iter().map(move |it| (right, it)))
+            .flat_map(|right| {
+                self.holdings(granted, right)
+                    .into_iter()
+                    .map(move |it| (right, it))
+            })
             .filter(|(right, it)| {
                 *right == Right::EditRoleBinding || it.set.scope == Scope::Cluster
             })
@@ -230,10 +233,9 @@ impl<'w> ClusterRights<'w> {
                 let on_role = |holding: &&Holding<'_, 'w>| {
                     holding.names.allow(&role.id.name) && scope_has_role(holding.set.scope, role)
                 };
-                if let (Some(escalate), Some(edit)) = (
-                    escalates.iter().find(on_role),
-                    edits.iter().find(on_role),
-                ) {
+                if let (Some(escalate), Some(edit)) =
+                    (escalates.iter().find(on_role), edits.iter().find(on_role))
+                {
                     let mut hops = escalate.set.hops(self.target, escalate.index, DOOR);
                     hops.extend(edit.set.hops(self.target, edit.index, DOOR));
                     hops.push(Hop::note(format!(

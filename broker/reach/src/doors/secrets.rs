@@ -123,7 +123,11 @@ impl<'w> HubSearch<'w> {
         }
         if let Some(doubt) = self.unread_secrets(scope) {
             let accounts = Accounts::in_scope(scope);
-            edges.push(Edge::doubtful(Reached::Tokens(accounts), hops.to_vec(), doubt));
+            edges.push(Edge::doubtful(
+                Reached::Tokens(accounts),
+                hops.to_vec(),
+                doubt,
+            ));
             self.add_unread_accounts(scope, hops, edges);
         }
     }

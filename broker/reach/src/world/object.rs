@@ -118,7 +118,9 @@ pub(super) fn full_name(object: &Value) -> String {
 }
 
 pub(super) fn labels(object: &Value) -> BTreeMap<String, String> {
-    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let labels = object
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object);
     let pairs = labels.into_iter().flatten();
     pairs
         .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))

@@ -123,8 +123,7 @@ impl World {
     }
 
     fn target(&mut self, name: &str) -> Result<&mut TargetFiles, SnapshotError> {
-        let name =
-            ObjectName::new(name).map_err(|_| SnapshotError::TargetName(name.to_owned()))?;
+        let name = ObjectName::new(name).map_err(|_| SnapshotError::TargetName(name.to_owned()))?;
         Ok(Arc::make_mut(self.targets.entry(name).or_default()))
     }
 }

@@ -106,7 +106,7 @@ impl Snapshot {
         self
     }
 
-    pub(crate) fn world(&self) -> World {
+    pub(crate) fn to_world(&self) -> World {
         let mut world = World::new(Namespace::new("keyferry-system").unwrap());
         for kind in ListKind::ALL {
             if !self.unread.contains(&kind) {
@@ -114,7 +114,9 @@ impl Snapshot {
             }
         }
         let is_unread = |unread: &BTreeSet<ListKind>, object: &Value| {
-            unread.iter().any(|kind| object["kind"] == kind.object_kind())
+            unread
+                .iter()
+                .any(|kind| object["kind"] == kind.object_kind())
         };
         for object in &self.hub {
             if !is_unread(&self.unread, object) {
