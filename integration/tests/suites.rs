@@ -39,6 +39,7 @@ mod lifecycle;
 mod next_release;
 mod node;
 mod rbac;
+mod reach;
 mod releases;
 mod rotation;
 mod shipped_fleet;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         .suite("admission_policies", admission_policies::suite())
         .suite("doctor", doctor::suite())
         .suite("identity", identity::suite())
+        .suite("reach", reach::suite())
         .suite("differential", differential::suite())
         .suite("discovery", discovery::suite())
         .suite("rbac", rbac::suite())

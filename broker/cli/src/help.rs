@@ -44,7 +44,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Diagnose",
         &[
-            "doctor", "tree", "whoami", "can-i", "verify", "inspect", "lint", "explain",
+            "doctor", "tree", "whoami", "can-i", "who-can", "reach", "verify", "inspect", "lint",
+            "explain",
         ],
     ),
     ("Other", &["completion", "demo", "help"]),
@@ -119,6 +120,12 @@ const EXAMPLES: &[(&str, &str)] = &[
         "can-i",
         "keyferry can-i apply kustomization/apps -n tenant-a -f ./apps",
     ),
+    (
+        "who-can",
+        "keyferry who-can delete deployments.apps --target-namespace apps --target prod --snapshot \
+         fleet",
+    ),
+    ("reach", "keyferry reach tenant-a/ci --snapshot fleet"),
     (
         "export",
         "keyferry export ./site --config config.yaml --public-url https://keys.example.com",

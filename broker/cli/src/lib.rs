@@ -53,6 +53,7 @@ mod trust;
 mod ui;
 mod verify;
 mod version;
+mod who_can;
 mod whoami;
 pub mod wiring;
 mod yaml_document;
@@ -137,6 +138,16 @@ enum Command {
     ///
     /// One verb and resource, or all objects of a folder.
     CanI(Box<can_i::CanIArgs>),
+    /// List who can do something at a target, and by which way.
+    ///
+    /// From a snapshot of the hub and its targets. It works without a cluster and without a
+    /// network.
+    WhoCan(who_can::WhoCanArgs),
+    /// List the targets that a subject of the hub reaches, and by which way.
+    ///
+    /// From a snapshot of the hub and its targets. It works without a cluster and without a
+    /// network.
+    Reach(who_can::ReachArgs),
     /// Write the hub's discovery documents as files.
     ///
     /// For a bucket or a plain web server.
@@ -300,6 +311,8 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Verify(args) => Some(verify::run(args)),
         Command::Inspect(args) => Some(inspect::run(args)),
         Command::Lint(args) => Some(lint::run(args)),
+        Command::WhoCan(args) => Some(who_can::run(args)),
+        Command::Reach(args) => Some(who_can::run_reach(args)),
         Command::Explain(args) => Some(explain::run(args)),
         Command::Crds(args) => Some(crds::run(args)),
         Command::Inputs(args) => Some(inputs::run(args)),

@@ -134,6 +134,7 @@ fn transcript_of(line: &str) -> Transcript {
     );
     write("token", &unsigned_token());
     write("opaque-token", "hunter2");
+    write_snapshots(folder.path());
     let words = shlex::split(line).unwrap();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
@@ -149,6 +150,60 @@ fn transcript_of(line: &str) -> Transcript {
         .without_random_words();
     assert!(!shown.to_string().contains("hunter2"), "{shown}");
     shown
+}
+
+/// Writes a snapshot of a hub and its target, one in which lists are missing, cut or have the data of
+/// a Secret, and one that is no YAML.
+fn write_snapshots(folder: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reach/tests/worlds");
+    let read = |name: &str| std::fs::read_to_string(source.join(name)).unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/admission-policies");
+    let mut admission = Vec::new();
+    for entry in std::fs::read_dir(policies).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            admission.push(std::fs::read_to_string(path).unwrap());
+        }
+    }
+    write("fleet/hub/objects.yaml", &read("hub.yaml"));
+    write("fleet/hub/policies.yaml", &admission.join("---\n"));
+    for kind in keyferry_reach::ListKind::ALL {
+        let empty = "apiVersion: v1\nitems: []\nkind: List\nmetadata: {resourceVersion: ''}\n";
+        write(&format!("fleet/hub/{}.yaml", kind.resource()), empty);
+    }
+    for snapshot in ["fleet", "partial"] {
+        let target = format!("{snapshot}/targets/prod");
+        write(
+            &format!("{target}/authentication.yaml"),
+            &read("authentication.yaml"),
+        );
+        write(&format!("{target}/release"), "v1.37.2\n");
+        write(
+            &format!("{target}/rbac/clusterroles.yaml"),
+            &read("prod.yaml"),
+        );
+        for list in ["clusterrolebindings", "roles", "rolebindings"] {
+            write(&format!("{target}/rbac/{list}.yaml"), "");
+        }
+    }
+    write("partial/hub/objects.yaml", &read("hub.yaml"));
+    write(
+        "partial/hub/rolebindings.yaml",
+        "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n",
+    );
+    write(
+        "partial/hub/secrets.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\ndata: {a: aHVudGVyMg==}\n",
+    );
+    write("broken/hub/pods.yaml", "a: [");
 }
 
 #[test]
@@ -201,6 +256,19 @@ fn what_is_printed_without_a_hub() {
             "rehearse key-rotation --sign-at-once --snapshot read --at 2099-01-01T00:00:00Z -o yaml",
         ),
         ("doctor-without-anything", "doctor"),
+        (
+            "who-can",
+            "who-can delete deployments.apps --target-namespace apps --target prod --snapshot fleet",
+        ),
+        (
+            "who-can-as-a-table",
+            "who-can delete deployments.apps --target-namespace apps --all --snapshot fleet -o table",
+        ),
+        ("reach", "reach tenant-a/ci --snapshot fleet"),
+        (
+            "reach-as-json",
+            "reach tenant-a/ci --snapshot fleet -o json",
+        ),
     ] {
         assert_snapshot!(case, transcript_of(line));
     }
@@ -398,6 +466,25 @@ fn what_is_wrong_is_said_with_its_fix() {
                 "dashboard --snapshot nowhere",
                 "dashboard -n No_Name --snapshot snapshot",
                 "dashboard HUB",
+            "who-can",
+            &[
+                "who-can",
+                "who-can get pods --snapshot fleet",
+                "who-can get pods --all --snapshot nowhere",
+                "who-can get pods --target other --snapshot fleet",
+                "who-can get pods --all --snapshot partial",
+                "who-can get /metrics --target-namespace a --all --snapshot fleet",
+                "who-can get pods/a/b --all --snapshot fleet",
+                "who-can get pods --all --snapshot broken",
+            ],
+        ),
+        (
+            "reach",
+            &[
+                "reach",
+                "reach ci --snapshot fleet",
+                "reach tenant-a/ci --target other --snapshot fleet",
+                "reach tenant-a/ci --snapshot partial",
             ],
         ),
         ("completion", &["completion", "completion zs"]),

@@ -364,10 +364,7 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
 ///
 /// If the target's own issuer is not stated, an issuer that Kubernetes distributions give to every
 /// cluster counts as its own.
-pub(crate) fn issuer_collides(
-    hub_issuer: &keyferry_api::issuer::Issuer,
-    target: &TargetCluster,
-) -> bool {
+pub fn issuer_collides(hub_issuer: &keyferry_api::issuer::Issuer, target: &TargetCluster) -> bool {
     // No token is minted for a target that is the hub itself, so its issuer does not matter. A
     // relying party that is not a cluster has no issuer of its own.
     if target.issuer != TokenIssuer::Hub

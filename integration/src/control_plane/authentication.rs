@@ -40,7 +40,11 @@ impl ControlPlane {
         self.restart().await
     }
 
-    fn authentication_config_path(&self) -> Result<&Path, ControlPlaneError> {
+    /// The file of its AuthenticationConfiguration.
+    ///
+    /// # Errors
+    /// It was started without one.
+    pub fn authentication_config_path(&self) -> Result<&Path, ControlPlaneError> {
         self.authentication_config.as_deref().ok_or_else(|| {
             ControlPlaneError::NoAuthenticationConfig {
                 name: self.spec.name.clone(),

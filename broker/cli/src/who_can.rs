@@ -1,0 +1,200 @@
+//! `keyferry who-can` and `keyferry reach`: who can do what at which target, by which way, from a
+//! snapshot of the hub and its targets.
+
+mod reach;
+mod snapshot_folder;
+mod text;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_api::name::{NameError, ObjectName};
+use keyferry_kube_rbac::{Attributes, ResourceRequest};
+use keyferry_platform::clock::{Clock, SystemClock};
+use keyferry_reach::answer::{Answers, Question, answer_question};
+use keyferry_reach::report::Report;
+use keyferry_reach::world::World;
+
+pub(crate) use self::reach::{ReachArgs, run as run_reach};
+use crate::args::TARGET;
+use crate::args::names::keyferry_namespace;
+use crate::args::output_format::DocumentFormat;
+use crate::command_error::CommandError;
+use crate::ui;
+
+/// The exit code if an answer is not decided.
+const UNDETERMINED: u8 = 3;
+
+/// The flags of `keyferry who-can`.
+#[derive(Args)]
+#[command(group = clap::ArgGroup::new("where").args(["at", "all"]).required(true))]
+pub(crate) struct WhoCanArgs {
+    /// The verb, such as get.
+    verb: String,
+    /// The resource in the plural: RESOURCE[.GROUP][/SUBRESOURCE], or a path such as /metrics.
+    resource: String,
+    /// The object's name [default: none, as for a create or a list]
+    #[arg(long, value_name = "NAME")]
+    resource_name: Option<String>,
+    /// Namespace at the target [default: the whole cluster]
+    #[arg(
+        long,
+        short_alias = 'n',
+        value_name = "NAMESPACE",
+        help_heading = TARGET
+    )]
+    target_namespace: Option<String>,
+    /// The TargetCluster (may be repeated)
+    ///
+    /// The answers are about it alone.
+    #[arg(id = "at", long = "target", value_name = "NAME", value_parser = target_name, help_heading = TARGET)]
+    targets: Vec<ObjectName>,
+    /// Answer about every target.
+    #[arg(long, help_heading = TARGET)]
+    all: bool,
+    #[command(flatten)]
+    snapshot: SnapshotArgs,
+}
+
+/// Where the facts come from, and how the answers are printed.
+#[derive(Args)]
+pub(crate) struct SnapshotArgs {
+    /// A folder with what kubectl get -o yaml printed.
+    ///
+    /// hub/RESOURCE.yaml for each list, and targets/NAME/ with authentication.yaml, release and
+    /// rbac/RESOURCE.yaml. A list without its file is not known, so it decides nothing.
+    #[arg(long, value_name = "DIR")]
+    snapshot: PathBuf,
+    /// Keyferry's own namespace on the hub.
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "keyferry-system",
+        hide_short_help = true
+    )]
+    keyferry_namespace: String,
+    /// The hub's issuer, which is the iss of its tokens [default: the one that the statuses name]
+    #[arg(long, value_name = "URL", hide_short_help = true)]
+    issuer: Option<String>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = ReachFormat::Tree)]
+    output: ReachFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReachFormat {
+    /// For people: each subject with its ways.
+    #[value(alias = "text")]
+    Tree,
+    /// One row a subject and target.
+    Table,
+    /// JSON with a stable schema.
+    Json,
+    /// The same document as YAML.
+    Yaml,
+}
+
+/// Prints who can; returns the exit code.
+pub(crate) fn run(args: &WhoCanArgs) -> ExitCode {
+    let request = match request(args) {
+        Ok(request) => request,
+        Err(error) => return ui::command_misused(&error),
+    };
+    let question = Question {
+        request: Some(request),
+        targets: args.targets.iter().cloned().collect(),
+        subject: None,
+        is_thorough: !args.all,
+        now: SystemClock::start().now().wall,
+    };
+    print_answers(&args.snapshot, &question)
+}
+
+/// Parses the name of a TargetCluster.
+fn target_name(text: &str) -> Result<ObjectName, NameError> {
+    ObjectName::new(text)
+}
+
+fn request(args: &WhoCanArgs) -> Result<Attributes, CommandError> {
+    let name = args.resource_name.clone().unwrap_or_default();
+    if args.resource.starts_with('/') {
+        if args.target_namespace.is_some() || !name.is_empty() {
+            return Err(CommandError::with_fix(
+                "a path has no namespace and no name",
+                "leave --target-namespace and --resource-name out",
+            ));
+        }
+        return Ok(Attributes::path(&args.verb, &args.resource));
+    }
+    let (resource, subresource) = args
+        .resource
+        .split_once('/')
+        .unwrap_or((&args.resource, ""));
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    if resource.is_empty() || subresource.contains('/') {
+        return Err(CommandError::with_fix(
+            format!("{:?} is no resource", args.resource),
+            "write RESOURCE[.GROUP][/SUBRESOURCE], such as deployments.apps/scale",
+        ));
+    }
+    Ok(Attributes::resource(
+        &args.verb,
+        ResourceRequest {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            subresource: subresource.to_owned(),
+            namespace: args.target_namespace.clone().unwrap_or_default(),
+            name,
+        },
+    ))
+}
+
+/// Reads the snapshot, answers the question and prints the answers.
+fn print_answers(args: &SnapshotArgs, question: &Question) -> ExitCode {
+    let world = match read_world(args) {
+        Ok(world) => world,
+        Err(error) => return ui::command_misused(&error),
+    };
+    let answers = answer_question(&world, question);
+    if let Some(error) = unknown_target(&answers, &question.targets) {
+        return ui::command_misused(&error);
+    }
+    let code = if answers.has_undetermined() {
+        UNDETERMINED
+    } else {
+        0
+    };
+    let report = Report::of(question, &answers);
+    match args.output {
+        ReachFormat::Tree => ui::finish_with(&text::tree(&report), code),
+        ReachFormat::Table => ui::finish_with(&text::table(&report), code),
+        ReachFormat::Json => ui::finish_document(&report, DocumentFormat::Json, code.into()),
+        ReachFormat::Yaml => ui::finish_document(&report, DocumentFormat::Yaml, code.into()),
+    }
+}
+
+fn read_world(args: &SnapshotArgs) -> Result<World, CommandError> {
+    let mut world = World::new(keyferry_namespace(&args.keyferry_namespace)?);
+    world.hub.issuer.clone_from(&args.issuer);
+    let notes = snapshot_folder::read(&args.snapshot, &mut world)?;
+    for note in notes {
+        ui::note(&note);
+    }
+    Ok(world)
+}
+
+fn unknown_target(answers: &Answers, asked: &BTreeSet<ObjectName>) -> Option<CommandError> {
+    let unknown = asked
+        .iter()
+        .find(|name| !answers.counts.contains_key(*name))?;
+    let problem = format!("the snapshot has no target {unknown}");
+    if answers.counts.is_empty() && asked.is_empty() {
+        return None;
+    }
+    Some(CommandError::with_fix(
+        problem,
+        "name a TargetCluster of the snapshot, or a folder below targets",
+    ))
+}

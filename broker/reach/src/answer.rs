@@ -1,0 +1,228 @@
+//! Answers: yes with its ways, no with its nearest miss, or undetermined with what would decide it.
+
+mod arrival;
+mod judge;
+mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use keyferry_api::name::ObjectName;
+use keyferry_kube_rbac::Attributes;
+
+use self::judge::Judge;
+pub use self::verdict::{Verdict, Way};
+use crate::cut::smallest_meeting_set;
+use crate::hub_search::HubSearch;
+use crate::list::ListKind;
+use crate::subject::Subject;
+use crate::target_tokens::TargetTokens;
+use crate::way::Removal;
+use crate::world::World;
+
+/// How often a cut is tried again with the ways that it left.
+const MAX_CUT_ROUNDS: usize = 24;
+/// For how many answers a cut is looked for.
+const MAX_CUTS: usize = 16;
+
+/// A question about subjects, targets and perhaps one request.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What is done at the target; `None` to ask only whether the target accepts a token.
+    pub request: Option<Attributes>,
+    /// The targets; empty for all.
+    pub targets: BTreeSet<ObjectName>,
+    /// The only subject, or `None` for all.
+    pub subject: Option<Subject>,
+    /// Whether every way, cut and no is worth its time.
+    pub is_thorough: bool,
+    /// The time of the imagined tokens.
+    pub now: Timestamp,
+}
+
+/// The answer about one subject and one target.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The subject.
+    pub subject: Subject,
+    /// The target.
+    pub target: ObjectName,
+    /// Yes, no or undetermined.
+    pub verdict: Verdict,
+    /// The fewest removals that make a yes a no; `None` if there are none, or none were looked for.
+    pub cut: Option<BTreeSet<Removal>>,
+}
+
+/// All answers to a question.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    /// The answers by target and subject. Without [`Question::is_thorough`], no is left out.
+    pub answers: Vec<Answer>,
+    /// How many subjects have each answer, by target: yes, no, undetermined.
+    pub counts: BTreeMap<ObjectName, [usize; 3]>,
+    /// The lists that may have more subjects.
+    pub unread_subjects: Vec<crate::Doubt>,
+    /// The fewest removals that make every yes at the only target a no.
+    pub cut: Option<BTreeSet<Removal>>,
+}
+
+/// Answers a question about what was read.
+pub fn answer_question(world: &World, question: &Question) -> Answers {
+    let policy = world.hub.policy();
+    let search = HubSearch::new(world, &policy);
+    let judge = Judge::new(&search, question);
+    let subjects = match &question.subject {
+        Some(subject) => BTreeSet::from([subject.clone()]),
+        None => search.subjects(),
+    };
+    let mut answers = Answers {
+        unread_subjects: unread_subjects(world, question),
+        ..Answers::default()
+    };
+    for target in &judge.targets {
+        let counts = answers.counts.entry(target.name.clone()).or_default();
+        counts[1] = subjects.len();
+    }
+    for subject in &subjects {
+        for (target, verdict) in judge.verdicts(subject) {
+            answers.add(question, subject, target, verdict);
+        }
+    }
+    answers
+        .answers
+        .sort_by(|one, two| (&one.target, &one.subject).cmp(&(&two.target, &two.subject)));
+    if question.is_thorough {
+        add_cuts(world, question, &mut answers);
+    }
+    answers
+}
+
+impl Answers {
+    fn add(
+        &mut self,
+        question: &Question,
+        subject: &Subject,
+        target: &TargetTokens<'_>,
+        verdict: Verdict,
+    ) {
+        let counts = self.counts.entry(target.name.clone()).or_default();
+        let [yes, no, undetermined] = counts;
+        match verdict {
+            Verdict::Yes { .. } => (*yes, *no) = (*yes + 1, no.saturating_sub(1)),
+            Verdict::Undetermined { .. } => {
+                (*undetermined, *no) = (*undetermined + 1, no.saturating_sub(1));
+            }
+            Verdict::No { .. } if !question.is_thorough => return,
+            Verdict::No { .. } => {}
+        }
+        self.answers.push(Answer {
+            subject: subject.clone(),
+            target: target.name.clone(),
+            verdict,
+            cut: None,
+        });
+    }
+
+    /// Whether an answer, or the list of subjects, is not decided.
+    pub fn has_undetermined(&self) -> bool {
+        !self.unread_subjects.is_empty() || self.counts.values().any(|counts| counts[2] > 0)
+    }
+}
+
+fn unread_subjects(world: &World, question: &Question) -> Vec<crate::Doubt> {
+    if question.subject.is_some() {
+        return Vec::new();
+    }
+    let lists = &world.hub.lists;
+    [
+        ListKind::ServiceAccounts,
+        ListKind::ClusterRoleBindings,
+        ListKind::RoleBindings,
+    ]
+    .into_iter()
+    .filter(|kind| !lists.is_whole(*kind))
+    .map(crate::Doubt::list)
+    .collect()
+}
+
+/// Adds the cut of each yes, and of all at the only target, each tried on a world without it.
+fn add_cuts(world: &World, question: &Question, answers: &mut Answers) {
+    let is_yes = |answer: &Answer| matches!(answer.verdict, Verdict::Yes { .. });
+    let of_one_target = answers.counts.len() == 1;
+    let mut all = Vec::new();
+    let mut subjects = BTreeSet::new();
+    let yes = answers.answers.iter_mut().filter(|answer| is_yes(answer));
+    for answer in yes.take(MAX_CUTS + 1) {
+        if subjects.len() == MAX_CUTS {
+            return;
+        }
+        let ways = answer.verdict.removals();
+        all.extend(ways.iter().cloned());
+        subjects.insert(answer.subject.clone());
+        let targets = BTreeSet::from([answer.target.clone()]);
+        let question = Question {
+            targets,
+            ..question.clone()
+        };
+        let subject = BTreeSet::from([answer.subject.clone()]);
+        answer.cut = find_cut(world, &question, &subject, ways);
+    }
+    if of_one_target && subjects.len() > 1 {
+        answers.cut = find_cut(world, question, &subjects, all);
+    } else if let Some(answer) = answers.answers.iter().find(|answer| is_yes(answer))
+        && of_one_target
+    {
+        answers.cut.clone_from(&answer.cut);
+    }
+}
+
+/// Finds the fewest removals after which the answer is no for each subject. Removing what closes
+/// the known ways may leave others, which are then closed too.
+fn find_cut(
+    world: &World,
+    question: &Question,
+    subjects: &BTreeSet<Subject>,
+    mut ways: Vec<BTreeSet<Removal>>,
+) -> Option<BTreeSet<Removal>> {
+    ways.sort();
+    ways.dedup();
+    for _ in 0..MAX_CUT_ROUNDS {
+        let cut = smallest_meeting_set(&ways)?;
+        let left = ways_without(world, question, subjects, &cut)?;
+        if left.is_empty() {
+            return Some(cut);
+        }
+        let before = ways.len();
+        ways.extend(left);
+        ways.sort();
+        ways.dedup();
+        if ways.len() <= before {
+            return None;
+        }
+    }
+    None
+}
+
+/// What takes away the ways that are left without some objects; `None` if an answer is then
+/// undetermined.
+fn ways_without(
+    world: &World,
+    question: &Question,
+    subjects: &BTreeSet<Subject>,
+    removals: &BTreeSet<Removal>,
+) -> Option<Vec<BTreeSet<Removal>>> {
+    let world = world.without(removals);
+    let policy = world.hub.policy();
+    let search = HubSearch::new(&world, &policy);
+    let judge = Judge::new(&search, question);
+    let mut ways = Vec::new();
+    for subject in subjects {
+        for (_, verdict) in judge.verdicts(subject) {
+            if matches!(verdict, Verdict::Undetermined { .. }) {
+                return None;
+            }
+            ways.extend(verdict.removals());
+        }
+    }
+    Some(ways)
+}

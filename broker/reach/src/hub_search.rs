@@ -1,0 +1,481 @@
+//! What a subject can become on the hub: a search over steps, the surest and shortest first.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::rc::Rc;
+
+use keyferry_api::config::{CertificateSource, Policy};
+
+use crate::accounts::{AccountIndex, AccountSet, Accounts};
+use crate::actor::Actor;
+use crate::cluster_rights::ClusterRights;
+use crate::doors::impersonate::Impersonated;
+use crate::doubt::Doubt;
+use crate::edge::{Edge, Reached};
+use crate::fence::Fences;
+use crate::granted::{Granted, RuleSet, Scope};
+use crate::keyferry_mint::{DeliveredSecret, Minting, Offer};
+use crate::list::ListKind;
+use crate::right::{Names, Right};
+use crate::subject::Subject;
+use crate::way::Hop;
+use crate::world::World;
+
+/// What was read of the hub, indexed for questions.
+pub(crate) struct HubSearch<'w> {
+    pub(crate) world: &'w World,
+    pub(crate) policy: &'w Policy,
+    pub(crate) rights: ClusterRights<'w>,
+    pub(crate) fences: Fences<'w>,
+    pub(crate) accounts: Accounts,
+    pub(crate) pods_by_namespace: HashMap<&'w str, Vec<usize>>,
+    pods_by_account: HashMap<AccountIndex, Vec<usize>>,
+    pub(crate) delivered: Vec<DeliveredSecret>,
+    pub(crate) offers: Vec<Offer>,
+    /// The names of the Secrets with CAs of targets.
+    pub(crate) ca_secrets: BTreeSet<String>,
+    keyferry: Actor,
+    edges: RefCell<HashMap<Actor, Rc<[Edge]>>>,
+}
+
+/// Something that a subject has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Node {
+    /// The hub's API as this user.
+    Actor(Rc<Actor>),
+    /// Tokens of accounts for any audience that the hub issues to them.
+    Tokens(AccountSet),
+    /// A token of an account for Keyferry.
+    Exchange(AccountIndex),
+    /// A token that a Pod mounts.
+    Held(AccountIndex, Rc<str>),
+    /// The token in a delivered Secret.
+    Delivered(usize),
+    /// Perhaps everything.
+    Anything,
+}
+
+/// How many doubts and steps a way has.
+type Cost = (usize, usize);
+
+/// The last step of the best way to a node.
+#[derive(Debug)]
+struct Step {
+    cost: Cost,
+    from: Option<Node>,
+    hops: Rc<[Hop]>,
+    doubts: Rc<[Doubt]>,
+}
+
+/// All that a subject has, with the best way to each.
+#[derive(Debug, Default)]
+pub(crate) struct Closure {
+    steps: HashMap<Node, Step>,
+}
+
+impl<'w> HubSearch<'w> {
+    pub(crate) fn new(world: &'w World, policy: &'w Policy) -> Self {
+        let hub = &world.hub;
+        let rights = ClusterRights::new(None, &hub.rbac, &hub.lists);
+        let fences = Fences::new(hub);
+        let accounts = Accounts::new(hub, policy, &rights);
+        let minting = Minting {
+            hub,
+            policy,
+            rights: &rights,
+            fences: &fences,
+            accounts: &accounts,
+        };
+        let (offers, delivered) = (minting.offers(), minting.delivered());
+        let mut pods_by_namespace: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut pods_by_account: HashMap<AccountIndex, Vec<usize>> = HashMap::new();
+        for (index, pod) in hub.pods.iter().enumerate() {
+            let pods = pods_by_namespace.entry(&pod.namespace).or_default();
+            pods.push(index);
+            if let Some(account) = accounts.find(&pod.namespace, &pod.account) {
+                pods_by_account.entry(account).or_default().push(index);
+            }
+        }
+        let ca_secret = |source: &CertificateSource| match source {
+            CertificateSource::Secret(name) => Some(name.to_string()),
+            _ => None,
+        };
+        let targets = policy.targets.values();
+        Self {
+            world,
+            policy,
+            fences,
+            accounts,
+            pods_by_namespace,
+            pods_by_account,
+            delivered,
+            offers,
+            ca_secrets: targets
+                .filter_map(|it| ca_secret(&it.certificate))
+                .collect(),
+            keyferry: Actor::user_named(&hub.account),
+            edges: RefCell::default(),
+            rights,
+        }
+    }
+
+    /// The rules with a right, and the names to which they are limited.
+    pub(crate) fn rules_with<'a>(
+        &self,
+        granted: &'a Granted<'w>,
+        right: Right,
+    ) -> Vec<(&'a RuleSet<'w>, usize, Names<'w>)> {
+        let mut found = Vec::new();
+        for set in &granted.sets {
+            for (index, rule) in set.rules.iter().enumerate() {
+                if self.rights.rights_of(rule).has(right) {
+                    found.push((set, index, Names::of_rule(rule)));
+                }
+            }
+        }
+        found
+    }
+
+    /// Every subject that was read, or that a binding names.
+    pub(crate) fn subjects(&self) -> BTreeSet<Subject> {
+        let accounts = self.accounts.iter().map(|(_, account)| {
+            Subject::ServiceAccount(account.namespace.clone(), account.name.clone())
+        });
+        let users = self.rights.users.iter().map(|name| Subject::of_user(name));
+        let groups = self.rights.groups.iter();
+        let groups = groups.map(|name| Subject::Group((*name).to_owned()));
+        let anybody = Subject::Group(crate::actor::AUTHENTICATED.to_owned());
+        accounts
+            .chain(users)
+            .chain(groups)
+            .chain([anybody])
+            .collect()
+    }
+
+    /// The steps from a user of the hub's API.
+    pub(crate) fn edges_of(&self, actor: &Actor) -> Rc<[Edge]> {
+        if let Some(known) = self.edges.borrow().get(actor) {
+            return Rc::clone(known);
+        }
+        let edges: Rc<[Edge]> = self.find_edges(actor).into();
+        let mut memo = self.edges.borrow_mut();
+        memo.insert(actor.clone(), Rc::clone(&edges));
+        edges
+    }
+
+    fn find_edges(&self, actor: &Actor) -> Vec<Edge> {
+        let mut edges = Vec::new();
+        if *actor == self.keyferry {
+            let doubt = Doubt::fact(
+                "Keyferry's own account is not evaluated",
+                "docs/concepts/security.md says what a stolen one can do",
+            );
+            edges.push(Edge::doubtful(Reached::Anything, Vec::new(), doubt));
+            return edges;
+        }
+        let granted = self.rights.granted(actor);
+        for doubt in self.rights.doubts.iter().chain(&granted.doubts) {
+            edges.push(Edge::doubtful(Reached::Anything, Vec::new(), doubt.clone()));
+        }
+        self.token_requests(&granted, &mut edges);
+        self.run_pods(&granted, &mut edges);
+        self.enter_pods(&granted, &mut edges);
+        self.read_secrets(&granted, &mut edges);
+        self.impersonate(&granted, &mut edges);
+        self.other_doors(&granted, &mut edges);
+        edges
+    }
+
+    fn impersonate(&self, granted: &Granted<'w>, edges: &mut Vec<Edge>) {
+        for (whom, hops) in self.rights.impersonated(granted) {
+            let add_unread = |edges: &mut Vec<Edge>, scope: Scope<'w>| {
+                self.add_unread_accounts(scope, &hops, edges);
+            };
+            match whom {
+                Impersonated::Accounts(scope) => {
+                    let accounts = Reached::Accounts(Accounts::in_scope(scope));
+                    edges.push(Edge::certain(accounts, hops.clone()));
+                    add_unread(edges, scope);
+                }
+                Impersonated::Named(scope, name) => {
+                    for account in self.accounts.named(scope, name) {
+                        let accounts = Reached::Accounts(AccountSet::One(account));
+                        edges.push(Edge::certain(accounts, hops.clone()));
+                    }
+                    add_unread(edges, scope);
+                }
+                Impersonated::Actor(actor) => {
+                    let mut hops = hops;
+                    hops.push(Hop::note(words_of(&actor)));
+                    edges.push(Edge::certain(Reached::Actor(actor), hops));
+                }
+                Impersonated::Unknown(doubt) => {
+                    edges.push(Edge::doubtful(Reached::Anything, hops, doubt));
+                }
+            }
+        }
+    }
+
+    /// All that the subject can have.
+    pub(crate) fn closure(&self, subject: &Subject) -> Closure {
+        let mut closure = Closure::default();
+        let mut queue = BinaryHeap::new();
+        let actor = Actor::of_subject(subject);
+        let is_superuser = self.rights.granted(&actor).is_superuser();
+        let mut doubts: Rc<[Doubt]> = Rc::from([]);
+        if let Subject::ServiceAccount(namespace, name) = subject {
+            match self.accounts.find(namespace, name) {
+                Some(account) => {
+                    let known = self.accounts.get(account);
+                    doubts = known.and_then(|it| it.doubt.clone()).into_iter().collect();
+                    let node = Node::Exchange(account);
+                    closure.begin(&mut queue, node, Rc::from([]), Rc::clone(&doubts));
+                    self.start_pods(&mut closure, &mut queue, account);
+                }
+                None => {
+                    let lists = &self.world.hub.lists;
+                    if lists.is_whole_in(ListKind::ServiceAccounts, namespace) {
+                        // It does not exist, so there is no token of it.
+                        return closure;
+                    }
+                    doubts = Rc::from([Doubt::list_in(ListKind::ServiceAccounts, namespace)]);
+                    let hops = Rc::from([]);
+                    closure.begin(&mut queue, Node::Anything, hops, Rc::clone(&doubts));
+                }
+            }
+        }
+        let node = Node::Actor(Rc::new(actor));
+        closure.begin(&mut queue, node, Rc::from([]), doubts);
+        while let Some(Reverse((cost, node))) = queue.pop() {
+            if closure.steps.get(&node).is_none_or(|step| step.cost < cost) {
+                continue;
+            }
+            for (next, hops, doubts) in self.next(&node, is_superuser) {
+                closure.offer(&mut queue, next, Some(&node), cost, hops, doubts);
+            }
+        }
+        closure
+    }
+
+    /// The tokens that Pods of the account mount already.
+    fn start_pods(
+        &self,
+        closure: &mut Closure,
+        queue: &mut BinaryHeap<Reverse<(Cost, Node)>>,
+        account: AccountIndex,
+    ) {
+        for &pod in self.pods_by_account.get(&account).into_iter().flatten() {
+            let Some(found) = self.world.hub.pods.get(pod) else {
+                continue;
+            };
+            let note = Hop {
+                door: Some(3),
+                text: format!("its Pod {}/{}", found.namespace, found.name),
+                removal: None,
+            };
+            for (node, _, doubts) in self.tokens_of_pod(pod) {
+                if matches!(node, Node::Held(..) | Node::Tokens(_)) {
+                    closure.begin(queue, node, Rc::from([note.clone()]), doubts);
+                }
+            }
+        }
+        let Some(found) = self.accounts.get(account) else {
+            return;
+        };
+        let lists = &self.world.hub.lists;
+        if !lists.is_whole_in(ListKind::Pods, &found.namespace) {
+            let doubts = Rc::from([Doubt::list_in(ListKind::Pods, &found.namespace)]);
+            let node = Node::Tokens(AccountSet::One(account));
+            closure.begin(queue, node, Rc::from([]), doubts);
+        }
+    }
+
+    /// The nodes one step on, with the hops and doubts of the step.
+    pub(crate) fn next(&self, node: &Node, is_superuser: bool) -> Vec<NextNode> {
+        match node {
+            Node::Actor(actor) => {
+                let mut next = Vec::new();
+                for edge in self.edges_of(actor).iter() {
+                    self.push_nodes(edge, is_superuser, &mut next);
+                }
+                next
+            }
+            // Whoever has every right already gains none as an account.
+            Node::Tokens(AccountSet::All | AccountSet::Namespace(_)) if is_superuser => Vec::new(),
+            Node::Tokens(set) => {
+                let accounts = self.accounts.of_set(set).into_iter();
+                accounts
+                    .filter_map(|index| {
+                        let (actor, doubts) = self.actor_of(index)?;
+                        let note = self.note_of(index);
+                        Some([
+                            (actor, Rc::clone(&note), Rc::clone(&doubts)),
+                            (Node::Exchange(index), note, doubts),
+                        ])
+                    })
+                    .flatten()
+                    .collect()
+            }
+            Node::Exchange(_) | Node::Held(..) | Node::Delivered(_) | Node::Anything => Vec::new(),
+        }
+    }
+
+    pub(crate) fn push_nodes(&self, edge: &Edge, is_superuser: bool, next: &mut Vec<NextNode>) {
+        let as_is = |node| (node, Rc::clone(&edge.hops), Rc::clone(&edge.doubts));
+        match &edge.reached {
+            Reached::Tokens(set) => next.push(as_is(Node::Tokens(set.clone()))),
+            Reached::Accounts(_) if is_superuser => {}
+            Reached::Accounts(set) => {
+                for index in self.accounts.of_set(set) {
+                    if let Some((actor, doubts)) = self.actor_of(index) {
+                        let note = self.note_of(index);
+                        let hops = edge.hops.iter().chain(note.iter());
+                        let doubts = edge.doubts.iter().chain(doubts.iter());
+                        next.push((actor, hops.cloned().collect(), doubts.cloned().collect()));
+                    }
+                }
+            }
+            Reached::Actor(actor) => next.push(as_is(Node::Actor(Rc::new(actor.clone())))),
+            Reached::Pod(pod) => {
+                for (node, hops, doubts) in self.tokens_of_pod(*pod) {
+                    let hops = edge.hops.iter().chain(hops.iter()).cloned().collect();
+                    let doubts = edge.doubts.iter().chain(doubts.iter()).cloned().collect();
+                    next.push((node, hops, doubts));
+                }
+            }
+            Reached::Delivered(index) => next.push(as_is(Node::Delivered(*index))),
+            Reached::Anything => next.push(as_is(Node::Anything)),
+        }
+    }
+
+    /// What the tokens that a Pod mounts give.
+    fn tokens_of_pod(&self, pod: usize) -> Vec<NextNode> {
+        let Some(found) = self.world.hub.pods.get(pod) else {
+            return Vec::new();
+        };
+        let account = self.accounts.find(&found.namespace, &found.account);
+        let Some((account, (actor, doubts))) =
+            account.and_then(|account| Some((account, self.actor_of(account)?)))
+        else {
+            return Vec::new();
+        };
+        let note = self.note_of(account);
+        let Some(audiences) = &found.tokens else {
+            let name = format!("{}/{}", found.namespace, found.name);
+            let unread = Doubt::fact(
+                format!("the volumes of Pod {name} were not read"),
+                format!(
+                    "kubectl get pod {} -n {} -o yaml",
+                    found.name, found.namespace
+                ),
+            );
+            let node = Node::Tokens(AccountSet::One(account));
+            return vec![(node, note, Rc::from([unread]))];
+        };
+        audiences
+            .iter()
+            .map(|audience| {
+                let node = match audience {
+                    None => actor.clone(),
+                    Some(audience) if *audience == self.world.hub.caller_audience => {
+                        Node::Exchange(account)
+                    }
+                    Some(audience) => Node::Held(account, audience.as_str().into()),
+                };
+                (node, Rc::clone(&note), Rc::clone(&doubts))
+            })
+            .collect()
+    }
+
+    fn actor_of(&self, index: AccountIndex) -> Option<(Node, Rc<[Doubt]>)> {
+        let account = self.accounts.get(index)?;
+        let actor = Actor::service_account(&account.namespace, &account.name);
+        let doubts = account.doubt.iter().cloned().collect();
+        Some((Node::Actor(Rc::new(actor)), doubts))
+    }
+
+    fn note_of(&self, index: AccountIndex) -> Rc<[Hop]> {
+        let account = self.accounts.get(index);
+        let note = account.map(|account| Hop::note(format!("as {}", account.full_name())));
+        note.into_iter().collect()
+    }
+}
+
+/// A node, and the hops and doubts of the step to it.
+pub(crate) type NextNode = (Node, Rc<[Hop]>, Rc<[Doubt]>);
+
+fn words_of(actor: &Actor) -> String {
+    let groups: Vec<&str> = actor
+        .groups
+        .iter()
+        .map(String::as_str)
+        .filter(|group| *group != crate::actor::AUTHENTICATED)
+        .collect();
+    match (actor.user.as_str(), groups.as_slice()) {
+        ("", []) => "as any user".to_owned(),
+        ("", groups) => format!("as a member of {}", groups.join(", ")),
+        (user, []) => format!("as User {user}"),
+        (user, groups) => format!("as User {user} of {}", groups.join(", ")),
+    }
+}
+
+impl Closure {
+    fn begin(
+        &mut self,
+        queue: &mut BinaryHeap<Reverse<(Cost, Node)>>,
+        node: Node,
+        hops: Rc<[Hop]>,
+        doubts: Rc<[Doubt]>,
+    ) {
+        self.offer(queue, node, None, (0, 0), hops, doubts);
+    }
+
+    fn offer(
+        &mut self,
+        queue: &mut BinaryHeap<Reverse<(Cost, Node)>>,
+        node: Node,
+        from: Option<&Node>,
+        before: Cost,
+        hops: Rc<[Hop]>,
+        doubts: Rc<[Doubt]>,
+    ) {
+        let cost = (before.0 + doubts.len(), before.1 + 1);
+        if self
+            .steps
+            .get(&node)
+            .is_some_and(|known| known.cost <= cost)
+        {
+            return;
+        }
+        let step = Step {
+            cost,
+            from: from.cloned(),
+            hops,
+            doubts,
+        };
+        self.steps.insert(node.clone(), step);
+        queue.push(Reverse((cost, node)));
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.steps.keys()
+    }
+
+    pub(crate) fn cost(&self, node: &Node) -> Option<(usize, usize)> {
+        self.steps.get(node).map(|step| step.cost)
+    }
+
+    /// The steps to a node, and their doubts.
+    pub(crate) fn way_to(&self, node: &Node) -> (Vec<Hop>, BTreeSet<Doubt>) {
+        let (mut parts, mut doubts) = (Vec::new(), BTreeSet::new());
+        let mut next = Some(node);
+        while let Some(step) = next.and_then(|node| self.steps.get(node)) {
+            parts.push(Rc::clone(&step.hops));
+            doubts.extend(step.doubts.iter().cloned());
+            next = step.from.as_ref();
+        }
+        let hops = parts.iter().rev().flat_map(|part| part.iter().cloned());
+        (hops.collect(), doubts)
+    }
+}

@@ -1,0 +1,315 @@
+//! The rights that open doors, and which of them a rule grants.
+
+use std::sync::LazyLock;
+
+use keyferry_kube_rbac::{Attributes, PolicyRule, RequestTarget, ResourceRequest};
+
+/// A right that opens a door, or a part of one. Each has several requests, any of which does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    Mint,
+    RunPod,
+    EditWorkload,
+    EnterPod,
+    MayEnterPod,
+    NodeProxy,
+    MayNodeProxy,
+    ReadSecret,
+    CreateSecret,
+    EditSecret,
+    ImpersonateUser,
+    ImpersonateGroup,
+    ImpersonateAccount,
+    ImpersonateConstrained,
+    BindClusterRole,
+    BindRole,
+    EscalateClusterRole,
+    EscalateRole,
+    CreateRoleBinding,
+    EditRoleBinding,
+    CreateClusterRoleBinding,
+    EditClusterRoleBinding,
+    CreateRole,
+    EditRole,
+    CreateClusterRole,
+    EditClusterRole,
+    UseController,
+    WriteTargetCluster,
+    WriteTargetAccess,
+    WriteNamespace,
+    LabelAccess,
+    WriteAdmission,
+    ApproveSigner,
+}
+
+const ALL: [Right; 33] = [
+    Right::Mint,
+    Right::RunPod,
+    Right::EditWorkload,
+    Right::EnterPod,
+    Right::MayEnterPod,
+    Right::NodeProxy,
+    Right::MayNodeProxy,
+    Right::ReadSecret,
+    Right::CreateSecret,
+    Right::EditSecret,
+    Right::ImpersonateUser,
+    Right::ImpersonateGroup,
+    Right::ImpersonateAccount,
+    Right::ImpersonateConstrained,
+    Right::BindClusterRole,
+    Right::BindRole,
+    Right::EscalateClusterRole,
+    Right::EscalateRole,
+    Right::CreateRoleBinding,
+    Right::EditRoleBinding,
+    Right::CreateClusterRoleBinding,
+    Right::EditClusterRoleBinding,
+    Right::CreateRole,
+    Right::EditRole,
+    Right::CreateClusterRole,
+    Right::EditClusterRole,
+    Right::UseController,
+    Right::WriteTargetCluster,
+    Right::WriteTargetAccess,
+    Right::WriteNamespace,
+    Right::LabelAccess,
+    Right::WriteAdmission,
+    Right::ApproveSigner,
+];
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const CHANGE: &[&str] = &["update", "patch"];
+const WRITE: &[&str] = &["create", "update", "patch"];
+
+/// Verbs, API group and `RESOURCE[/SUBRESOURCE]`.
+type Requests = &'static [(&'static [&'static str], &'static str, &'static str)];
+
+impl Right {
+    fn requests(self) -> Requests {
+        match self {
+            Self::Mint => &[(&["create"], "", "serviceaccounts/token")],
+            Self::RunPod => &[
+                (&["create"], "", "pods"),
+                (&["create"], "apps", "deployments"),
+                (&["create"], "apps", "statefulsets"),
+                (&["create"], "apps", "daemonsets"),
+                (&["create"], "apps", "replicasets"),
+                (&["create"], "", "replicationcontrollers"),
+                (&["create"], "batch", "jobs"),
+                (&["create"], "batch", "cronjobs"),
+            ],
+            Self::EditWorkload => &[
+                (CHANGE, "apps", "deployments"),
+                (CHANGE, "apps", "statefulsets"),
+                (CHANGE, "apps", "daemonsets"),
+                (CHANGE, "apps", "replicasets"),
+                (CHANGE, "", "replicationcontrollers"),
+                (CHANGE, "batch", "jobs"),
+                (CHANGE, "batch", "cronjobs"),
+            ],
+            Self::EnterPod => &[
+                (&["create"], "", "pods/exec"),
+                (CHANGE, "", "pods/ephemeralcontainers"),
+                (CHANGE, "", "pods"),
+            ],
+            // Whether get is enough depends on the hub's release, and what an attached process
+            // gives depends on the process.
+            Self::MayEnterPod => &[
+                (&["get"], "", "pods/exec"),
+                (&["get", "create"], "", "pods/attach"),
+            ],
+            Self::NodeProxy => &[(&["create"], "", "nodes/proxy")],
+            Self::MayNodeProxy => &[(&["get"], "", "nodes/proxy")],
+            Self::ReadSecret => &[(&["get", "list", "watch"], "", "secrets")],
+            Self::CreateSecret => &[(&["create"], "", "secrets")],
+            Self::EditSecret => &[(CHANGE, "", "secrets")],
+            Self::ImpersonateUser => &[(&["impersonate"], "", "users")],
+            Self::ImpersonateGroup => &[(&["impersonate"], "", "groups")],
+            Self::ImpersonateAccount => &[(&["impersonate"], "", "serviceaccounts")],
+            Self::ImpersonateConstrained => &[
+                (&["impersonate:user-info"], "authentication.k8s.io", "users"),
+                (
+                    &["impersonate:user-info"],
+                    "authentication.k8s.io",
+                    "groups",
+                ),
+                (
+                    &["impersonate:serviceaccount"],
+                    "authentication.k8s.io",
+                    "serviceaccounts",
+                ),
+                (
+                    &["impersonate:arbitrary-node", "impersonate:associated-node"],
+                    "authentication.k8s.io",
+                    "nodes",
+                ),
+            ],
+            Self::BindClusterRole => &[(&["bind"], RBAC, "clusterroles")],
+            Self::BindRole => &[(&["bind"], RBAC, "roles")],
+            Self::EscalateClusterRole => &[(&["escalate"], RBAC, "clusterroles")],
+            Self::EscalateRole => &[(&["escalate"], RBAC, "roles")],
+            Self::CreateRoleBinding => &[(&["create"], RBAC, "rolebindings")],
+            Self::EditRoleBinding => &[(CHANGE, RBAC, "rolebindings")],
+            Self::CreateClusterRoleBinding => &[(&["create"], RBAC, "clusterrolebindings")],
+            Self::EditClusterRoleBinding => &[(CHANGE, RBAC, "clusterrolebindings")],
+            Self::CreateRole => &[(&["create"], RBAC, "roles")],
+            Self::EditRole => &[(CHANGE, RBAC, "roles")],
+            Self::CreateClusterRole => &[(&["create"], RBAC, "clusterroles")],
+            Self::EditClusterRole => &[(CHANGE, RBAC, "clusterroles")],
+            Self::UseController => USED_BY_CONTROLLERS,
+            Self::WriteTargetCluster => &[(WRITE, "keyferry.dev", "targetclusters")],
+            Self::WriteTargetAccess => &[(WRITE, "keyferry.dev", "targetaccesses")],
+            Self::WriteNamespace => &[
+                (WRITE, "", "namespaces"),
+                (CHANGE, "", "namespaces/status"),
+                (CHANGE, "", "namespaces/finalize"),
+            ],
+            Self::LabelAccess => &[(&["label-access"], "", "namespaces")],
+            Self::WriteAdmission => WRITES_OF_ADMISSION,
+            Self::ApproveSigner => &[(&["approve"], "certificates.k8s.io", "signers")],
+        }
+    }
+
+    fn bit(self) -> u64 {
+        1 << (self as u32)
+    }
+}
+
+/// What controllers of other projects read to apply objects with a credential of their own.
+const USED_BY_CONTROLLERS: Requests = &[
+    (WRITE, "kustomize.toolkit.fluxcd.io", "kustomizations"),
+    (WRITE, "helm.toolkit.fluxcd.io", "helmreleases"),
+    (WRITE, "source.toolkit.fluxcd.io", "gitrepositories"),
+    (WRITE, "source.toolkit.fluxcd.io", "ocirepositories"),
+    (WRITE, "source.toolkit.fluxcd.io", "buckets"),
+    (WRITE, "source.toolkit.fluxcd.io", "helmrepositories"),
+    (WRITE, "source.toolkit.fluxcd.io", "helmcharts"),
+    (WRITE, "source.toolkit.fluxcd.io", "externalartifacts"),
+    (WRITE, "fluxcd.controlplane.io", "resourcesets"),
+    (WRITE, "fluxcd.controlplane.io", "resourcesetinputproviders"),
+    (WRITE, "fluxcd.controlplane.io", "fluxinstances"),
+    (WRITE, "argoproj.io", "applications"),
+    (WRITE, "argoproj.io", "applicationsets"),
+    (WRITE, "argoproj.io", "appprojects"),
+];
+
+/// The definitions by whose names one knows whether such a controller is there.
+pub(crate) const CONTROLLER_GROUPS: [&str; 5] = [
+    "kustomize.toolkit.fluxcd.io",
+    "helm.toolkit.fluxcd.io",
+    "source.toolkit.fluxcd.io",
+    "fluxcd.controlplane.io",
+    "argoproj.io",
+];
+
+const ANY_WRITE: &[&str] = &["create", "update", "patch", "delete", "deletecollection"];
+const WRITES_OF_ADMISSION: Requests = &[
+    (ANY_WRITE, ADMISSION, "validatingadmissionpolicies"),
+    (ANY_WRITE, ADMISSION, "validatingadmissionpolicybindings"),
+    (ANY_WRITE, ADMISSION, "mutatingadmissionpolicies"),
+    (ANY_WRITE, ADMISSION, "mutatingadmissionpolicybindings"),
+    (ANY_WRITE, ADMISSION, "mutatingwebhookconfigurations"),
+    (ANY_WRITE, "keyferry.dev", "audiencepairings"),
+    (
+        ANY_WRITE,
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+    ),
+];
+
+static REQUESTS: LazyLock<Vec<(u64, Vec<Attributes>)>> = LazyLock::new(|| {
+    let attributes = |verb: &str, group: &str, resource: &str| {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        Attributes::resource(
+            verb,
+            ResourceRequest {
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                subresource: subresource.to_owned(),
+                ..ResourceRequest::default()
+            },
+        )
+    };
+    ALL.iter()
+        .map(|right| {
+            let all = right
+                .requests()
+                .iter()
+                .flat_map(|(verbs, group, resource)| {
+                    verbs
+                        .iter()
+                        .map(move |verb| attributes(verb, group, resource))
+                });
+            (right.bit(), all.collect())
+        })
+        .collect()
+});
+
+/// A set of rights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RightSet(u64);
+
+impl RightSet {
+    pub(crate) fn has(self, right: Right) -> bool {
+        self.0 & right.bit() != 0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The rights that a rule grants, at least for the names to which it is limited.
+    pub(crate) fn of_rule(rule: &PolicyRule) -> Self {
+        if rule.resources.is_empty() || rule.verbs.is_empty() {
+            return Self::default();
+        }
+        let name = rule.resource_names.first();
+        let allows = |attributes: &Attributes| match name {
+            None => rule.allows(attributes),
+            Some(name) => rule.allows(&named(attributes, name)),
+        };
+        let granted = REQUESTS
+            .iter()
+            .filter(|(_, requests)| requests.iter().any(allows));
+        Self(granted.fold(0, |bits, (bit, _)| bits | bit))
+    }
+}
+
+fn named(attributes: &Attributes, name: &str) -> Attributes {
+    let mut attributes = attributes.clone();
+    if let RequestTarget::Resource(request) = &mut attributes.target {
+        name.clone_into(&mut request.name);
+    }
+    attributes
+}
+
+/// The names to which a rule limits its rights.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Names<'a> {
+    Any,
+    Only(&'a [String]),
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn of_rule(rule: &'a PolicyRule) -> Self {
+        if rule.resource_names.is_empty() {
+            Self::Any
+        } else {
+            Self::Only(&rule.resource_names)
+        }
+    }
+
+    pub(crate) fn allow(self, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(names) => names.iter().any(|own| own == name),
+        }
+    }
+
+    /// Whether a request without a name is allowed, such as a create.
+    pub(crate) fn allow_unnamed(self) -> bool {
+        self.allow("")
+    }
+}

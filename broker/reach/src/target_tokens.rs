@@ -1,0 +1,249 @@
+//! What a target makes of a token of the hub: a user, or a refusal, by its
+//! AuthenticationConfiguration and its release.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use keyferry_api::audience::is_well_known_hub_audience;
+use keyferry_api::config::{TargetCluster, TokenIssuer};
+use keyferry_api::name::ObjectName;
+use keyferry_kube_authn::Release;
+use keyferry_kube_authn::config::{LoadFault, load_configuration};
+use keyferry_kube_authn::token::{ServiceAccountToken, Token};
+use keyferry_kube_authn::validate::{Compiled, validate_configuration};
+use keyferry_kube_authn::verify::{Keys, Union, verify_token};
+
+use crate::accounts::{Account, AccountIndex};
+use crate::actor::Actor;
+use crate::cluster_rights::ClusterRights;
+use crate::doubt::Doubt;
+use crate::hub_search::HubSearch;
+use crate::list::ListKind;
+use crate::world::TargetFiles;
+
+/// A target, as far as it was read.
+pub(crate) struct TargetTokens<'w> {
+    pub(crate) name: &'w ObjectName,
+    pub(crate) cluster: Option<&'w TargetCluster>,
+    pub(crate) rights: Option<ClusterRights<'w>>,
+    /// Why any token of the hub may be accepted.
+    pub(crate) open_doubts: Vec<Doubt>,
+    /// Why a token that is accepted may not be.
+    pub(crate) arrival_doubts: Vec<Doubt>,
+    issuer: Option<String>,
+    compiled: Option<Compiled>,
+    now: Timestamp,
+    outcomes: RefCell<HashMap<(AccountIndex, i64), Outcome>>,
+}
+
+/// What the target does with a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Accepted(Actor),
+    Refused(String),
+    Unknown(Doubt),
+}
+
+impl<'w> TargetTokens<'w> {
+    pub(crate) fn new(search: &HubSearch<'w>, name: &'w ObjectName, now: Timestamp) -> Self {
+        let hub = &search.world.hub;
+        let files = search.world.targets.get(name).map(AsRef::as_ref);
+        let issuer = hub
+            .issuer
+            .clone()
+            .or_else(|| hub.target_status(name)?.issuer);
+        let mut target = Self {
+            name,
+            cluster: search.policy.targets.get(name),
+            rights: files.map(|it| ClusterRights::new(Some(name), &it.rbac, &it.lists)),
+            open_doubts: Vec::new(),
+            arrival_doubts: Vec::new(),
+            issuer,
+            compiled: None,
+            now,
+            outcomes: RefCell::default(),
+        };
+        if target.cluster.is_none() {
+            let doubt = match hub.lists.is_whole(ListKind::TargetClusters) {
+                true => Doubt::fact(
+                    format!(
+                        "there is no usable TargetCluster {name}, so its audience is not known"
+                    ),
+                    "give the TargetCluster of this target",
+                ),
+                false => Doubt::list(ListKind::TargetClusters),
+            };
+            target.open_doubts.push(doubt);
+        }
+        if target
+            .cluster
+            .is_some_and(|it| it.client_certificates.is_some())
+        {
+            target.open_doubts.push(Doubt::fact(
+                "client certificates for the hub itself are not evaluated",
+                "ask the hub: kubectl auth can-i --as",
+            ));
+        }
+        // What a Pod has for the hub itself would be a token for this target.
+        let is_of_hub = |audience: &str| {
+            is_well_known_hub_audience(audience)
+                || search.fences.hub_audiences.contains(audience)
+                || audience == hub.caller_audience
+        };
+        if target
+            .cluster
+            .is_some_and(|it| is_of_hub(it.audience.as_str()))
+        {
+            target.open_doubts.push(Doubt::fact(
+                format!("the audience of TargetCluster {name} is the hub's own"),
+                "give the target an audience of its own",
+            ));
+        }
+        if target
+            .cluster
+            .is_some_and(|it| it.issuer != TokenIssuer::Hub)
+        {
+            target.arrival_doubts.push(Doubt::fact(
+                "managed issuers are not evaluated",
+                "ask the server: keyferry token",
+            ));
+        }
+        if target.issuer.is_none() {
+            target.arrival_doubts.push(Doubt::fact(
+                format!("the status of TargetCluster {name} names no issuer"),
+                "give --hub-issuer",
+            ));
+        }
+        target.read_files(files);
+        target
+    }
+
+    fn read_files(&mut self, files: Option<&TargetFiles>) {
+        let name = self.name;
+        let unread = |file: &str| {
+            Doubt::fact(
+                format!("{file} of target {name} was not read"),
+                format!("put it into targets/{name}/{file}"),
+            )
+        };
+        let Some(bytes) = files.and_then(|files| files.authentication.as_deref()) else {
+            self.open_doubts.push(unread("authentication.yaml"));
+            return;
+        };
+        let release = files.and_then(|files| files.release);
+        match release {
+            None => self.arrival_doubts.push(unread("release")),
+            Some(release) => {
+                if let Some(undetermined) = release.undetermined() {
+                    self.arrival_doubts.push(Doubt::fact(
+                        undetermined.reason,
+                        format!("keyferry doctor at target {name}"),
+                    ));
+                }
+            }
+        }
+        let minor = release.unwrap_or(Release::NEWEST).nearest_minor();
+        let refused = |why: String| {
+            Doubt::fact(
+                format!("target {name} does not load its file: {why}"),
+                format!("keyferry lint targets/{name}/authentication.yaml"),
+            )
+        };
+        let loaded = match load_configuration(bytes, minor) {
+            Ok(loaded) => loaded,
+            Err(LoadFault::Refused(refusal)) => {
+                self.open_doubts.push(refused(refusal.message));
+                return;
+            }
+            Err(LoadFault::Undetermined(undetermined)) => {
+                self.open_doubts.push(refused(undetermined.reason));
+                return;
+            }
+        };
+        for entry in &loaded.configuration.jwt {
+            let is_hub = self
+                .issuer
+                .as_ref()
+                .is_none_or(|own| *own == entry.issuer.url);
+            let own = self.cluster.map(|cluster| cluster.audience.as_str());
+            for audience in entry.issuer.audiences.iter().filter(|_| is_hub) {
+                if Some(audience.as_str()) != own {
+                    self.open_doubts.push(Doubt::fact(
+                        format!("the file of target {name} accepts the audience {audience} too"),
+                        "keep the TargetCluster's audience alone in the file",
+                    ));
+                }
+            }
+        }
+        // A token that is bound to a Pod has claims that the imagined one has not.
+        let text = String::from_utf8_lossy(bytes);
+        if [".pod", "'pod'", "\"pod\"", ".node", "'node'", "\"node\""]
+            .iter()
+            .any(|claim| text.contains(claim))
+        {
+            self.arrival_doubts.push(Doubt::fact(
+                format!("the file of target {name} reads claims about a Pod"),
+                "keyferry verify with a token of the Pod",
+            ));
+        }
+        let own_issuers: Vec<String> = self
+            .cluster
+            .and_then(|cluster| cluster.target_issuer.as_ref())
+            .map(|issuer| issuer.as_str().to_owned())
+            .into_iter()
+            .collect();
+        match validate_configuration(&loaded.configuration, minor, &own_issuers) {
+            Ok(compiled) => self.compiled = Some(compiled),
+            Err(invalid) => self.open_doubts.push(refused(invalid.message())),
+        }
+    }
+
+    /// The user that a token of the account is, at this target.
+    pub(crate) fn outcome(&self, index: AccountIndex, account: &Account, lifetime: i64) -> Outcome {
+        let mut memo = self.outcomes.borrow_mut();
+        memo.entry((index, lifetime))
+            .or_insert_with(|| self.find_outcome(account, lifetime))
+            .clone()
+    }
+
+    fn find_outcome(&self, account: &Account, lifetime: i64) -> Outcome {
+        let (Some(compiled), Some(cluster), Some(issuer)) =
+            (&self.compiled, self.cluster, &self.issuer)
+        else {
+            let known = self.open_doubts.iter().chain(&self.arrival_doubts).next();
+            return Outcome::Unknown(
+                known
+                    .cloned()
+                    .unwrap_or_else(|| Doubt::fact("the target's file was not read", "read it")),
+            );
+        };
+        let token = Token::of_service_account(&ServiceAccountToken {
+            namespace: account.namespace.clone(),
+            name: account.name.clone(),
+            uid: account.uid.clone(),
+            issuer: issuer.clone(),
+            audience: cluster.audience.to_string(),
+            issued_at: self.now.as_second(),
+            lifetime,
+        });
+        let verdict = verify_token(compiled, &token, &Keys::none(), self.now);
+        match verdict.union() {
+            Union::Accepted(user) => {
+                Outcome::Accepted(Actor::user(&user.username, user.groups.iter().cloned()))
+            }
+            Union::Rejected(rejection) => Outcome::Refused(format!(
+                "target {} refuses it ({:?}): {}",
+                self.name, rejection.stage, rejection.message
+            )),
+            Union::Skipped => Outcome::Refused(format!(
+                "no entry of the file of target {} has the issuer {issuer}",
+                self.name
+            )),
+            Union::Undetermined(undetermined) => Outcome::Unknown(Doubt::fact(
+                undetermined.reason.clone(),
+                format!("keyferry whoami at target {}", self.name),
+            )),
+        }
+    }
+}

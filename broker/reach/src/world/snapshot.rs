@@ -1,0 +1,245 @@
+//! The files of a snapshot: what `kubectl get -o yaml` prints, and of which lists they are whole.
+//!
+//! A file says by its name which list it is: `hub/pods.yaml` is all Pods, and
+//! `hub/pods.tenant-a.yaml` those of one namespace. A file with another name has objects, and no
+//! list is whole because of it.
+
+use std::sync::Arc;
+
+use keyferry_api::name::ObjectName;
+use serde_json::Value;
+
+use super::{ObjectError, TargetFiles, World};
+use crate::list::{ListKind, Lists};
+
+/// The most bytes of a snapshot.
+pub const MAX_SNAPSHOT_BYTES: u64 = 256 << 20;
+/// The most bytes of the file with a release.
+const MAX_RELEASE_BYTES: usize = 64;
+
+/// A file of a snapshot cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// An object in it has a mistake.
+    #[error("{path}: {error}")]
+    Object {
+        /// The file.
+        path: String,
+        /// The mistake.
+        error: ObjectError,
+    },
+    /// It is no YAML or JSON, or has more than the reader takes.
+    #[error("{0} cannot be read as YAML or JSON; fix: give what kubectl get -o yaml prints")]
+    Syntax(String),
+    /// It names no release.
+    #[error("{path} names no release: {release:?}; fix: write one like v1.37.2")]
+    Release {
+        /// The file.
+        path: String,
+        /// What it says.
+        release: String,
+    },
+    /// The folder below `targets` is no name of a TargetCluster.
+    #[error("{0} is no name of a TargetCluster; fix: name the folder as the TargetCluster")]
+    TargetName(String),
+}
+
+/// Something about a file that its reader should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SnapshotNote {
+    /// The list ends before its end, so nothing of it counts.
+    Cut(String),
+    /// It has the data of Secrets, which is not read.
+    SecretData(String),
+    /// No answer depends on it.
+    Skipped(String),
+}
+
+/// What a file says, parsed.
+struct Listed {
+    objects: Vec<Value>,
+    is_whole: bool,
+}
+
+impl World {
+    /// Adds a file of a snapshot, by its path below the snapshot's folder.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn add_file(
+        &mut self,
+        path: &str,
+        text: &str,
+    ) -> Result<Option<SnapshotNote>, SnapshotError> {
+        let parts: Vec<&str> = path.split('/').collect();
+        match parts.as_slice() {
+            ["hub", file] => self.add_hub_file(path, file, text),
+            ["targets", target, "authentication.yaml"] => {
+                self.target(target)?.authentication = Some(text.as_bytes().to_vec());
+                Ok(None)
+            }
+            ["targets", target, "release"] => {
+                let release = text.trim().parse().map_err(|_| SnapshotError::Release {
+                    path: path.to_owned(),
+                    release: text.trim().chars().take(MAX_RELEASE_BYTES).collect(),
+                })?;
+                self.target(target)?.release = Some(release);
+                Ok(None)
+            }
+            ["targets", target, "rbac", file] => {
+                let files = self.target(target)?;
+                let listed = read_list(path, text)?;
+                if !listed.is_whole {
+                    return Ok(Some(SnapshotNote::Cut(path.to_owned())));
+                }
+                for object in listed.objects {
+                    files.add(object).map_err(|error| in_file(path, error))?;
+                }
+                note_list(&mut files.lists, file, &ListKind::RBAC);
+                Ok(None)
+            }
+            _ => Ok(Some(SnapshotNote::Skipped(path.to_owned()))),
+        }
+    }
+
+    fn add_hub_file(
+        &mut self,
+        path: &str,
+        file: &str,
+        text: &str,
+    ) -> Result<Option<SnapshotNote>, SnapshotError> {
+        let listed = read_list(path, text)?;
+        if !listed.is_whole {
+            return Ok(Some(SnapshotNote::Cut(path.to_owned())));
+        }
+        let mut has_data = false;
+        for object in listed.objects {
+            has_data |= object["kind"] == "Secret"
+                && (object.get("data").is_some() || object.get("stringData").is_some());
+            self.hub.add(object).map_err(|error| in_file(path, error))?;
+        }
+        note_list(&mut self.hub.lists, file, &ListKind::ALL);
+        Ok(has_data.then(|| SnapshotNote::SecretData(path.to_owned())))
+    }
+
+    fn target(&mut self, name: &str) -> Result<&mut TargetFiles, SnapshotError> {
+        let name = ObjectName::new(name).map_err(|_| SnapshotError::TargetName(name.to_owned()))?;
+        Ok(Arc::make_mut(self.targets.entry(name).or_default()))
+    }
+}
+
+fn in_file(path: &str, error: ObjectError) -> SnapshotError {
+    SnapshotError::Object {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+/// Notes the list that a file's name names.
+fn note_list(lists: &mut Lists, file: &str, kinds: &[ListKind]) {
+    let Some((stem, _)) = file.rsplit_once('.') else {
+        return;
+    };
+    // `targetclusters.keyferry.dev` is how kubectl names it too.
+    let stem = stem.strip_suffix(".keyferry.dev").unwrap_or(stem);
+    let (resource, namespace) = match stem.split_once('.') {
+        Some((resource, namespace)) => (resource, Some(namespace)),
+        None => (stem, None),
+    };
+    let Some(kind) = ListKind::named(resource).filter(|kind| kinds.contains(kind)) else {
+        return;
+    };
+    match namespace {
+        None => lists.note_whole(kind),
+        Some(namespace) if kind.is_namespaced() => lists.note_namespace(kind, namespace),
+        Some(_) => {}
+    }
+}
+
+/// Reads the objects of a file, which may be a list of kubectl, documents or JSON.
+fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
+    let syntax = || SnapshotError::Syntax(path.to_owned());
+    if text.trim_start().starts_with('{') {
+        let document: Value = serde_json::from_str(text).map_err(|_| syntax())?;
+        return Ok(listed(vec![document]));
+    }
+    if let Some(items) = items_of_kubectl(text) {
+        let mut objects = Vec::with_capacity(items.items.len());
+        for item in &items.items {
+            objects.push(serde_saphyr::from_str::<Value>(item).map_err(|_| syntax())?);
+        }
+        let head: Value = serde_saphyr::from_str(&items.head).map_err(|_| syntax())?;
+        return Ok(Listed {
+            objects,
+            is_whole: is_whole_list(&head),
+        });
+    }
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|_| syntax())?;
+    Ok(listed(documents))
+}
+
+/// Takes the lists among documents apart.
+fn listed(documents: Vec<Value>) -> Listed {
+    let (mut objects, mut is_whole) = (Vec::new(), true);
+    for mut document in documents {
+        match document.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => {
+                is_whole &= is_whole_list(&document);
+                objects.extend(items);
+            }
+            Some(_) => is_whole = false,
+            None if document.is_null() => {}
+            None => {
+                // What has no kind is the rest of something.
+                is_whole &= document.get("kind").is_some();
+                objects.push(document);
+            }
+        }
+    }
+    Listed { objects, is_whole }
+}
+
+/// kubectl writes the kind of a list after its items, so a list that was cut has none.
+fn is_whole_list(list: &Value) -> bool {
+    let is_list = list["kind"]
+        .as_str()
+        .is_some_and(|kind| kind.ends_with("List"));
+    let rest = list["metadata"]["continue"].as_str();
+    is_list && rest.is_none_or(str::is_empty)
+}
+
+/// A list as kubectl prints it, item by item: one item is parsed at a time, so that a large list
+/// takes little memory.
+struct KubectlList {
+    head: String,
+    items: Vec<String>,
+}
+
+fn items_of_kubectl(text: &str) -> Option<KubectlList> {
+    let mut list = KubectlList {
+        head: String::new(),
+        items: Vec::new(),
+    };
+    let mut lines = text.lines();
+    if lines.next()? != "apiVersion: v1" || lines.next()? != "items:" {
+        return None;
+    }
+    let mut is_in_item = false;
+    for line in lines {
+        if let Some(rest) = line.strip_prefix("- ") {
+            is_in_item = true;
+            list.items.push(format!("  {rest}\n"));
+        } else if is_in_item && (line.starts_with("  ") || line.is_empty()) {
+            let item = list.items.last_mut()?;
+            item.push_str(line);
+            item.push('\n');
+        } else if line.starts_with("---") {
+            return None;
+        } else {
+            is_in_item = false;
+            list.head.push_str(line);
+            list.head.push('\n');
+        }
+    }
+    Some(list)
+}

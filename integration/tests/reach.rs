@@ -1,0 +1,20 @@
+//! Compares what `keyferry who-can` answers with what subjects really get: each really opens the
+//! doors on the hub, and really calls the target with the tokens that it obtained.
+
+mod cells;
+mod stage;
+mod truth;
+
+use std::time::Duration;
+
+use keyferry_integration::runner::{BoxedSuite, Suite};
+
+pub(crate) fn suite() -> BoxedSuite {
+    Suite::new(stage::start)
+        .limit(Duration::from_secs(400))
+        .test(
+            "every_decided_cell_is_what_the_target_does",
+            cells::every_decided_cell_is_what_the_target_does,
+        )
+        .boxed()
+}

@@ -1,0 +1,182 @@
+//! Subjects × targets × requests: no decided cell is wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::on_hub::{ISSUER, OnHub};
+use keyferry_kube_rbac::{Attributes, ResourceRequest};
+use keyferry_reach::answer::{Question, Verdict, answer_question};
+use keyferry_reach::world::World;
+use keyferry_reach::{ListKind, Subject};
+use serde_json::{Value, json};
+
+use super::stage::{ROBOT, SUBJECTS, rights};
+use super::truth::{TargetTruth, Tokens, Truth};
+
+/// Verb, group, resource, namespace and name of each request.
+const REQUESTS: [(&str, &str, &str, &str, &str); 16] = [
+    ("get", "apps", "deployments", "apps", ""),
+    ("list", "apps", "deployments", "apps", ""),
+    ("create", "apps", "deployments", "apps", ""),
+    ("delete", "apps", "deployments", "apps", "web"),
+    ("get", "apps", "deployments/scale", "apps", "web"),
+    ("patch", "apps", "deployments", "apps", "web"),
+    ("get", "apps", "deployments", "infra", ""),
+    ("list", "apps", "deployments", "", ""),
+    ("get", "", "secrets", "apps", "one"),
+    ("get", "", "secrets", "apps", "two"),
+    ("list", "", "secrets", "apps", ""),
+    ("get", "", "secrets", "infra", "x"),
+    ("list", "", "secrets", "infra", ""),
+    ("list", "", "nodes", "", ""),
+    ("get", "", "namespaces", "", "apps"),
+    ("delete", "", "namespaces", "", "apps"),
+];
+
+pub(super) async fn every_decided_cell_is_what_the_target_does(world: Arc<OnHub>) -> TestResult {
+    let began = std::time::Instant::now();
+    let snapshot = read_world(&world).await?;
+    let subjects = subjects();
+    let truth = Truth::new(&world).await?;
+    let mut tokens: BTreeMap<Subject, Tokens> = BTreeMap::new();
+    for subject in &subjects {
+        tokens.insert(subject.clone(), truth.tokens_of(subject).await?);
+    }
+    let mut target_truth = TargetTruth::new(&world);
+    let (mut cells, mut yes, mut undetermined, mut wrong) = (0, 0, 0, Vec::new());
+    for (number, request) in REQUESTS.iter().enumerate() {
+        let words = words_of(&snapshot, request);
+        for (subject, tokens) in &tokens {
+            for (index, plane) in world.targets.iter().enumerate() {
+                let mut truth = false;
+                for (_, token) in tokens.iter().filter(|(target, _)| *target == index) {
+                    let attributes = attributes_of(request);
+                    truth |= target_truth
+                        .allows(index, token, number, &attributes)
+                        .await?;
+                }
+                let key = (plane.name().to_owned(), subject.clone());
+                let word = words.get(&key).copied().unwrap_or("no");
+                cells += 1;
+                yes += usize::from(truth);
+                match (word, truth) {
+                    ("undetermined", _) => undetermined += 1,
+                    ("yes", true) | ("no", false) => {}
+                    _ => wrong.push(format!(
+                        "{subject} at {}: {request:?}: {word}, but {truth}",
+                        plane.name()
+                    )),
+                }
+            }
+        }
+    }
+    eprintln!(
+        "reach: {cells} cells ({} subjects, 2 targets, {} requests), {yes} of them really yes; {undetermined} undetermined, {} wrong; {:?}",
+        subjects.len(),
+        REQUESTS.len(),
+        wrong.len(),
+        began.elapsed()
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(yes * 20 > cells, "the truth has both answers");
+    assert!(undetermined * 10 < cells, "most cells are decided");
+    Ok(())
+}
+
+fn subjects() -> BTreeSet<Subject> {
+    let account = |namespace: &str, name: &str| {
+        Subject::ServiceAccount(namespace.to_owned(), name.to_owned())
+    };
+    let numbered = (0..rights().len()).map(|number| account(SUBJECTS, &format!("s{number}")));
+    numbered
+        .chain([
+            account(SUBJECTS, ROBOT),
+            account(SUBJECTS, "bystander"),
+            account("tenant-a", "reconciler"),
+            account("tenant-a", "caller"),
+            account("tenant-a", "stranger"),
+            account("tenant-b", "reconciler"),
+            account("tenant-b", "default"),
+            Subject::User("minter".to_owned()),
+            Subject::User("nobody".to_owned()),
+            Subject::Group("minters".to_owned()),
+            Subject::Group("others".to_owned()),
+        ])
+        .collect()
+}
+
+fn attributes_of(
+    (verb, group, resource, namespace, name): &(&str, &str, &str, &str, &str),
+) -> Value {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    json!({ "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace, "name": name })
+}
+
+/// The answers to one request, without those that are no.
+fn words_of(
+    world: &World,
+    (verb, group, resource, namespace, name): &(&str, &str, &str, &str, &str),
+) -> BTreeMap<(String, Subject), &'static str> {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let request = ResourceRequest {
+        group: (*group).to_owned(),
+        resource: resource.to_owned(),
+        subresource: subresource.to_owned(),
+        namespace: (*namespace).to_owned(),
+        name: (*name).to_owned(),
+    };
+    let question = Question {
+        request: Some(Attributes::resource(verb, request)),
+        targets: BTreeSet::new(),
+        subject: None,
+        is_thorough: false,
+        now: jiff::Timestamp::now(),
+    };
+    let answers = answer_question(world, &question).answers.into_iter();
+    answers
+        .map(|answer| {
+            let word = match answer.verdict {
+                Verdict::Yes { .. } => "yes",
+                Verdict::No { .. } => "no",
+                Verdict::Undetermined { .. } => "undetermined",
+            };
+            ((answer.target.to_string(), answer.subject), word)
+        })
+        .collect()
+}
+
+/// Reads the hub and the targets as a person does: what kubectl prints, file by file.
+async fn read_world(on_hub: &OnHub) -> Result<World, TestError> {
+    let mut world = World::new(Namespace::new("keyferry-system")?);
+    world.hub.issuer = Some(ISSUER.to_owned());
+    for kind in ListKind::ALL {
+        let text = list(&on_hub.hub, kind).await?;
+        world.add_file(&format!("hub/{}.yaml", kind.resource()), &text)?;
+    }
+    for plane in &on_hub.targets {
+        let folder = format!("targets/{}", ObjectName::new(plane.name())?);
+        for kind in ListKind::RBAC {
+            let text = list(plane, kind).await?;
+            world.add_file(&format!("{folder}/rbac/{}.yaml", kind.resource()), &text)?;
+        }
+        let file = std::fs::read_to_string(plane.authentication_config())?;
+        world.add_file(&format!("{folder}/authentication.yaml"), &file)?;
+        let version = plane.admin().get("/version").await?;
+        let release = version["gitVersion"].as_str().unwrap_or_default();
+        world.add_file(&format!("{folder}/release"), release)?;
+    }
+    Ok(world)
+}
+
+async fn list(plane: &ControlPlane, kind: ListKind) -> Result<String, TestError> {
+    let output = plane
+        .kubectl(&["get", kind.resource(), "-A", "-o", "yaml"])
+        .await?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
