@@ -466,6 +466,9 @@ fn what_is_wrong_is_said_with_its_fix() {
                 "dashboard --snapshot nowhere",
                 "dashboard -n No_Name --snapshot snapshot",
                 "dashboard HUB",
+            ],
+        ),
+        (
             "who-can",
             &[
                 "who-can",

@@ -44,7 +44,7 @@ pub async fn read_fleet(
     server: &str,
     scope: FleetScope,
     now: Timestamp,
-    each_object: &mut dyn FnMut(&ReducedObject),
+    each_object: &mut (dyn FnMut(&ReducedObject) + Send),
 ) -> Result<Snapshot, ClientError> {
     let source = Source::Hub {
         server: ForeignText::new(server),
@@ -82,7 +82,7 @@ pub async fn read_fleet(
 struct Reading<'a> {
     client: &'a HubClient,
     snapshot: Snapshot,
-    each_object: &'a mut dyn FnMut(&ReducedObject),
+    each_object: &'a mut (dyn FnMut(&ReducedObject) + Send),
 }
 
 /// Why a list is not whole. What was read of it before is kept.
