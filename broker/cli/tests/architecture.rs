@@ -255,11 +255,7 @@ fn markup_that_is_not_escaped_is_written_in_one_place() {
 
 #[test]
 fn decisions_reach_for_nothing_outside() {
-<<<<<<< HEAD
-    for name in ["api", "keys", "core", "fleet"] {
-=======
     for name in ["api", "keys", "core", "fleet", "pages"] {
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         for line in dependency_lines(name) {
             for foreign in ["tokio", "kube", "axum", "reqwest", "hyper", "rustls."] {
                 // The schemas of the objects are derived with these two, which have no client.

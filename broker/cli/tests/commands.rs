@@ -377,10 +377,7 @@ const SHOWN_ELSEWHERE: [(&str, &str); 10] = [
         "dashboard",
         "serves until it is stopped: the tests of its module",
     ),
-    (
-        "tree",
-        "needs a hub with Keyferry: the suite flux",
-    ),
+    ("tree", "needs a hub with Keyferry: the suite flux"),
     (
         "approve-certificates",
         "needs a hub with the admission policies: the suite flux",

@@ -4,14 +4,6 @@ use jiff::Timestamp;
 use keyferry_fleet::facts::{AccessFacts, DeliveryFacts, Health};
 use maud::{Markup, html};
 
-<<<<<<< HEAD
-use crate::list::pager;
-use crate::outlet::View;
-use crate::query::{PAGE_ROWS, Question};
-use crate::table::cell;
-use crate::target_page::{answer_mark, joined};
-use crate::words::{mark, number, time, time_or};
-=======
 use crate::list::{pager, past_the_end};
 use crate::outlet::View;
 use crate::query::{PAGE_ROWS, Question};
@@ -28,7 +20,6 @@ pub(crate) enum Shown {
     OneTarget,
     EachTarget,
 }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 
 /// A page of accesses, worst first. `page` is the last part of the page's own path.
 pub(crate) fn access_table(
@@ -36,14 +27,9 @@ pub(crate) fn access_table(
     accesses: &[&AccessFacts],
     question: &Question,
     page: &str,
-<<<<<<< HEAD
-) -> Markup {
-    let shown = accesses.iter().skip(question.offset).take(PAGE_ROWS);
-=======
     shown: Shown,
 ) -> Markup {
     let rows = accesses.iter().skip(question.offset).take(PAGE_ROWS);
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
     html! {
         @if accesses.is_empty() {
             p {
@@ -51,42 +37,26 @@ pub(crate) fn access_table(
                 @else { "There is none." }
             }
         } @else if accesses.len() <= question.offset {
-<<<<<<< HEAD
-            p { "There are only " (number(accesses.len())) " rows. " a href=(page) { "show the first" } }
-=======
             (past_the_end(page, accesses.len()))
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         } @else {
             table.list {
                 caption { "Accesses" }
                 thead {
                     tr {
-<<<<<<< HEAD
-                        th scope="col" { "Access" } th scope="col" { "State" } th scope="col" { "Target" }
-=======
                         th scope="col" { "Access" } th scope="col" { "State" }
                         @if shown == Shown::EachTarget { th scope="col" { "Target" } }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
                         th scope="col" { "As" } th scope="col" { "Deliveries" } th scope="col" { "Accepted" }
                         th scope="col" { "Exposed until" }
                     }
                 }
-<<<<<<< HEAD
-                tbody { @for access in shown { (access_row(view, access)) } }
-=======
                 tbody { @for access in rows { (access_row(view, access, shown)) } }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
             }
             (pager(page, question, accesses.len()))
         }
     }
 }
 
-<<<<<<< HEAD
-fn access_row(view: &View<'_>, access: &AccessFacts) -> Markup {
-=======
 fn access_row(view: &View<'_>, access: &AccessFacts, shown: Shown) -> Markup {
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
     html! {
         tr {
             th scope="row" {
@@ -98,11 +68,7 @@ fn access_row(view: &View<'_>, access: &AccessFacts, shown: Shown) -> Markup {
                 @if !access.cause.is_empty() { " " span.cause { (access.cause) } }
                 @if let Some(reason) = &access.reason { " " span.code { (reason) } }
             }))
-<<<<<<< HEAD
-            (cell("Target", view.target_name(&access.target)))
-=======
             @if shown == Shown::EachTarget { (cell("Target", view.target_name(&access.target))) }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
             (cell("As", html! {
                 (access.service_account)
                 @if !access.callers.is_empty() { ", for " (joined(&access.callers)) }
@@ -135,15 +101,10 @@ fn delivery_text(now: Timestamp, delivery: &DeliveryFacts) -> Markup {
 }
 
 /// The accesses of a target in the file, where 10,000 rows have to stay small: moments are absolute,
-<<<<<<< HEAD
-/// because the file is read later.
-pub(crate) fn access_rows(view: &View<'_>, accesses: &[&AccessFacts]) -> Markup {
-=======
 /// because the file is read later. The names have no `scope`, which a first column of heads has by
 /// itself.
 pub(crate) fn access_rows(view: &View<'_>, accesses: &[&AccessFacts]) -> Markup {
     let rows = accesses.iter().take(MAX_FILE_ROWS);
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
     html! {
         table {
             thead {
@@ -152,14 +113,9 @@ pub(crate) fn access_rows(view: &View<'_>, accesses: &[&AccessFacts]) -> Markup 
                     th scope="col" { "Deliveries" } th scope="col" { "First ends" }
                 }
             }
-<<<<<<< HEAD
-            tbody { @for access in accesses { (small_access_row(view, access)) } }
-        }
-=======
             tbody { @for access in rows { (small_access_row(view, access)) } }
         }
         (rest_note(MAX_FILE_ROWS, accesses.len(), "accesses"))
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
     }
 }
 
@@ -176,11 +132,7 @@ fn small_access_row(view: &View<'_>, access: &AccessFacts) -> Markup {
         .collect();
     html! {
         tr {
-<<<<<<< HEAD
-            th scope="row" { (access.name) }
-=======
             th { (access.name) }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
             td {
                 @if access.health == Health::Ready {
                     "● ready"

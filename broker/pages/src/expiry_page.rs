@@ -6,11 +6,7 @@ use maud::{Markup, html};
 
 use crate::document::Content;
 use crate::empty::unreadable;
-<<<<<<< HEAD
-use crate::list::pager;
-=======
 use crate::list::{pager, past_the_end};
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 use crate::outlet::{Outlet, View};
 use crate::picture::bars;
 use crate::query::{PAGE_ROWS, Question};
@@ -81,21 +77,6 @@ fn sentence(view: &View<'_>) -> String {
 
 /// By when the delivered tokens have ended, if the hub stops now.
 fn outage_text(view: &View<'_>) -> Option<String> {
-<<<<<<< HEAD
-    let ends: Vec<Timestamp> = delivered(view).map(|ending| ending.at).collect();
-    let by = |at: &Timestamp| relative(*at, view.now);
-    let (first, last) = (ends.first()?, ends.last()?);
-    if ends.len() < 3 {
-        return None;
-    }
-    let half = ends.get(ends.len() / 2)?;
-    Some(format!(
-        "If the hub stops now, callers that fetch a token are refused first; the first delivered one \
-         ends {}, half of them by {}, the last by {}.",
-        by(first),
-        by(half).trim_start_matches("in "),
-        by(last).trim_start_matches("in "),
-=======
     let ends: Vec<Timestamp> = delivered(view)
         .map(|ending| ending.at)
         .filter(|at| *at > view.now)
@@ -107,7 +88,6 @@ fn outage_text(view: &View<'_>) -> Option<String> {
          tokens have ended {}, and all of them {}.",
         in_words(half),
         in_words(last),
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
     ))
 }
 
@@ -186,11 +166,7 @@ fn ending_table(view: &View<'_>, question: &Question) -> Markup {
     };
     html! {
         @if endings.len() <= question.offset {
-<<<<<<< HEAD
-            p { "There are only " (number(endings.len())) " rows. " a href=(PAGE) { "show the first" } }
-=======
             (past_the_end(PAGE, endings.len()))
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         } @else {
             (table("What ends", &["What", "Where", "Target", "Ends", "Renewed"], &rows))
         }

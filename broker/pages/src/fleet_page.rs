@@ -5,18 +5,10 @@ use maud::{Markup, html};
 
 use crate::document::Content;
 use crate::empty::{nothing_matches, nothing_yet, unreadable};
-<<<<<<< HEAD
-use crate::list::{column_heads, list_controls, pager};
-use crate::outlet::{Destination, Outlet, View};
-use crate::picture::state_bar;
-use crate::query::{PAGE_ROWS, Question, STATES, Sort};
-use crate::table::{cell, number_cell};
-=======
 use crate::list::{column_heads, list_controls, pager, past_the_end};
 use crate::outlet::{Destination, Outlet, View};
 use crate::picture::state_bar;
 use crate::query::{PAGE_ROWS, Question, STATES, Sort};
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 use crate::words::{counted, health_shape, mark, number, relative, span, time_or};
 
 const PAGE: &str = "fleet";
@@ -129,11 +121,7 @@ fn runway_sentence(view: &View<'_>) -> Markup {
             true => html! { "How long the fleet works without the hub is not known." },
             false => html! {
                 "If the hub stops now, nothing that was delivered ends: no delivery writes a token, \
-<<<<<<< HEAD
-                 and callers that fetch theirs are refused at their next request."
-=======
                  and callers that fetch one depend on the hub."
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
             },
         };
     };
@@ -202,15 +190,10 @@ fn target_list(view: &View<'_>, question: &Question) -> Markup {
         @if in_viewer { (list_controls(PAGE, question, &counts, "Target, address or cause")) }
         @if targets.is_empty() {
             (nothing_matches(PAGE, question, "target"))
-<<<<<<< HEAD
-        } @else {
-            table.list {
-=======
         } @else if targets.len() <= question.offset {
             (past_the_end(PAGE, targets.len()))
         } @else {
             table.list.targets {
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
                 caption { "Targets" }
                 (column_heads(PAGE, question, &COLUMNS, in_viewer))
                 tbody {
@@ -247,11 +230,8 @@ fn matching_targets<'a>(view: &View<'a>, question: &Question) -> Vec<&'a TargetF
     targets
 }
 
-<<<<<<< HEAD
-=======
 /// A row of the list. The style sheet names its cells on a narrow screen, because the file has 300
 /// of them.
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 fn target_row(view: &View<'_>, target: &TargetFacts) -> Markup {
     let now = view.now;
     html! {
@@ -260,17 +240,6 @@ fn target_row(view: &View<'_>, target: &TargetFacts) -> Markup {
                 (view.target_name(&target.name))
                 (tags(target))
             }
-<<<<<<< HEAD
-            (cell("State", state_and_cause(target)))
-            (cell("Tokens accepted", accepted_text(target)))
-            (cell("Trust", trust_text(target)))
-            (cell("CA ends", time_or(target.certificate_authority.ends, now, view.missing())))
-            (number_cell("Accesses", html! {
-                (number(target.accesses))
-                @if target.tenants > 0 { " " span.faint { "in " (number(target.tenants)) } }
-            }))
-            (cell("Runway", time_or(target.next_ending, now, "–")))
-=======
             td { (state_and_cause(target)) }
             td { (accepted_text(target)) }
             td { (trust_text(target)) }
@@ -280,7 +249,6 @@ fn target_row(view: &View<'_>, target: &TargetFacts) -> Markup {
                 @if target.tenants > 0 { " " span.faint { "in " (number(target.tenants)) } }
             }
             td { (time_or(target.next_ending, now, "–")) }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         }
     }
 }

@@ -121,15 +121,6 @@ fn phases(key: &KeyLife, now: Timestamp, horizon: Timestamp) -> Vec<Phase> {
     let candidates = [
         (
             "activating",
-<<<<<<< HEAD
-            8,
-            key.published_at,
-            key.active_at.or(Some(signs_since)),
-        ),
-        ("active", 14, key.active_at, Some(signs_since)),
-        ("signs", 24, key.signs_since, signs_until),
-        ("verifies", 14, signs_until, Some(trusted_until)),
-=======
             6,
             key.published_at,
             key.active_at.or(Some(signs_since)),
@@ -137,7 +128,6 @@ fn phases(key: &KeyLife, now: Timestamp, horizon: Timestamp) -> Vec<Phase> {
         ("active", 12, key.active_at, Some(signs_since)),
         ("signs", 24, key.signs_since, signs_until),
         ("verifies", 18, signs_until, Some(trusted_until)),
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         ("over", 3, gone, Some(horizon)),
     ];
     let phases = candidates
@@ -205,17 +195,10 @@ fn timeline(view: &View<'_>) -> Markup {
         figure {
             svg.timeline width="100%" height=(height) role="img" {
                 title { "Timeline of the signing keys; the table below has the same facts" }
-<<<<<<< HEAD
-                @for (index, key) in keys.iter().enumerate() {
-                    (lane(&window, key, view.now, LANE_TOP + index * LANE_HEIGHT))
-                }
-                line.now x1=(per_cent(now)) x2=(per_cent(now)) y1="18" y2=(height) {}
-=======
                 line.now x1=(per_cent(now)) x2=(per_cent(now)) y1="18" y2=(height) {}
                 @for (index, key) in keys.iter().enumerate() {
                     (lane(&window, key, view.now, LANE_TOP + index * LANE_HEIGHT))
                 }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
                 text.now x=(per_cent(now)) y="12" text-anchor=(anchor(now)) { "now" }
             }
             figcaption {
@@ -245,21 +228,12 @@ fn legend() -> Markup {
     let phases = [
         (
             "activating",
-<<<<<<< HEAD
-            8,
-            "activating: published, not every target knows it",
-        ),
-        ("active", 14, "active: every target knows it"),
-        ("signs", 24, "signs"),
-        ("verifies", 14, "verifies: its tokens may live"),
-=======
             6,
             "activating: published, not every target knows it",
         ),
         ("active", 12, "active: every target knows it"),
         ("signs", 24, "signs"),
         ("verifies", 18, "verifies: its tokens may live"),
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         ("over", 3, "withdrawn or revoked"),
     ];
     html! {
@@ -315,11 +289,7 @@ fn key_table(view: &View<'_>) -> Markup {
                     span.kid { (key.kid) }
                     @if let Some(algorithm) = &key.algorithm { " " span.code { (algorithm) } }
                 }
-<<<<<<< HEAD
-                (cell("State", state_word(key.state)))
-=======
                 (cell("State", html! { span.mark { (state_word(key.state)) } }))
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
                 (cell("Published", moment(key.published_at)))
                 (cell("Active", moment(key.active_at)))
                 (cell("Signs since", moment(key.signs_since)))

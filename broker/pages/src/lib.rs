@@ -43,12 +43,9 @@ pub const READ_AGAIN_PATH: &str = "read-again";
 
 /// The longest path that a page repeats.
 const MAX_SHOWN_PATH: usize = 100;
-<<<<<<< HEAD
-=======
 
 /// Beyond it the sections of the file's targets say how many accesses there are, without a row each.
 const MAX_SECTION_BYTES: usize = 1_750_000;
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 
 /// A page that the viewer answers with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,15 +144,6 @@ fn unknown_content(view: &View<'_>, path: &str) -> Content {
 
 /// The section of the file with each target.
 fn targets_content(view: &View<'_>) -> Content {
-<<<<<<< HEAD
-    let sections: Markup = html! {
-        @for target in &view.fleet.targets { (target_page::target_section(view, target)) }
-    };
-    Content {
-        title: "Targets".to_owned(),
-        sentence: "Each target, worst first".to_owned(),
-        body: sections,
-=======
     let mut bytes = 0;
     let sections = view.fleet.targets.iter().map(|target| {
         let section = target_page::target_section(view, target, bytes < MAX_SECTION_BYTES);
@@ -167,6 +155,5 @@ fn targets_content(view: &View<'_>) -> Content {
         title: "Targets".to_owned(),
         sentence: "Each target, worst first".to_owned(),
         body: html! { @for section in &sections { (section) } },
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
     }
 }

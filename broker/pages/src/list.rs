@@ -94,14 +94,11 @@ fn direction(sort: Sort) -> &'static str {
     }
 }
 
-<<<<<<< HEAD
-=======
 /// What a page says that begins after the last row.
 pub(crate) fn past_the_end(page: &str, all: usize) -> Markup {
     html! { p { "There are only " (number(all)) " rows. " a href=(page) { "show the first" } } }
 }
 
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 /// Which rows are shown, and the links to those before and after.
 pub(crate) fn pager(page: &str, question: &Question, all: usize) -> Markup {
     let last = (question.offset + PAGE_ROWS).min(all);
@@ -109,11 +106,7 @@ pub(crate) fn pager(page: &str, question: &Question, all: usize) -> Markup {
         @if all > PAGE_ROWS {
             nav.pager aria-label="Rows" {
                 @if question.offset > 0 {
-<<<<<<< HEAD
-                    a href=(question.from_row(question.offset.saturating_sub(PAGE_ROWS)).link(page)) {
-=======
                     a href=(question.with_offset(question.offset.saturating_sub(PAGE_ROWS)).link(page)) {
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
                         "← previous"
                     }
                 }
@@ -121,11 +114,7 @@ pub(crate) fn pager(page: &str, question: &Question, all: usize) -> Markup {
                     (number((question.offset + 1).min(all))) "–" (number(last)) " of " (number(all))
                 }
                 @if last < all {
-<<<<<<< HEAD
-                    a href=(question.from_row(question.offset + PAGE_ROWS).link(page)) { "next →" }
-=======
                     a href=(question.with_offset(question.offset + PAGE_ROWS).link(page)) { "next →" }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
                 }
             }
         }

@@ -7,11 +7,8 @@ use url::form_urlencoded::{Serializer, parse};
 
 /// The longest query that is read; a longer one is as none.
 const MAX_QUERY_BYTES: usize = 2048;
-<<<<<<< HEAD
-=======
 /// The last row that a page can begin after, far beyond what a hub holds.
 const MAX_OFFSET: usize = 1_000_000;
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 /// Rows on one page.
 pub(crate) const PAGE_ROWS: usize = 100;
 
@@ -88,12 +85,8 @@ impl Question {
                 }
                 "from" => {
                     let first: usize = value.parse().unwrap_or(1);
-<<<<<<< HEAD
-                    question.offset = first.saturating_sub(1) / PAGE_ROWS * PAGE_ROWS;
-=======
                     let offset = first.saturating_sub(1) / PAGE_ROWS * PAGE_ROWS;
                     question.offset = offset.min(MAX_OFFSET);
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
                 }
                 _ => {}
             }
@@ -153,11 +146,7 @@ impl Question {
     }
 
     /// The same question from another row.
-<<<<<<< HEAD
-    pub(crate) fn from_row(&self, offset: usize) -> Self {
-=======
     pub(crate) fn with_offset(&self, offset: usize) -> Self {
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         Self {
             offset,
             ..self.clone()
@@ -194,10 +183,7 @@ mod tests {
             ("q=%3Cscript%3E%22%26", "fleet?q=%3Cscript%3E%22%26"),
             ("q=%ff%zz", "fleet?q=%EF%BF%BD%25zz"),
             ("from=99999999999999999999999", "fleet"),
-<<<<<<< HEAD
-=======
             ("from=18446744073709551615", "fleet?from=1000001"),
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         ] {
             assert_eq!(Question::parse(query).link("fleet"), link, "{query}");
         }
@@ -220,11 +206,7 @@ mod tests {
         );
         assert_eq!(question.with_sort(Sort::Name).link("x"), "x?q=a&sort=name");
         assert_eq!(question.without_search().link("x"), "x");
-<<<<<<< HEAD
-        assert_eq!(question.from_row(100).link("x"), "x?q=a&from=101");
-=======
         assert_eq!(question.with_offset(100).link("x"), "x?q=a&from=101");
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         assert!(question.matches_any(["PrAd"]) && !question.matches_any(["x"]));
     }
 }

@@ -3,11 +3,8 @@
 
 use maud::{Markup, Render, html};
 
-<<<<<<< HEAD
-=======
 use crate::words::number;
 
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 /// A table with headings as text.
 pub(crate) fn table(caption: &str, columns: &[&str], rows: &Markup) -> Markup {
     html! {
@@ -34,13 +31,8 @@ pub(crate) fn rest_note(shown: usize, all: usize, plural: &str) -> Markup {
     html! {
         @if all > shown {
             p.note {
-<<<<<<< HEAD
-                "The first " (crate::words::number(shown)) " of " (crate::words::number(all)) " "
-                (plural) ". All of them: " code { "keyferry fleet -o json" }
-=======
                 @if shown > 0 { "The first " (number(shown)) " of " }
                 (number(all)) " " (plural) ". All of them: " code { "keyferry fleet -o json" }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
             }
         }
     }

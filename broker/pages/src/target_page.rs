@@ -4,21 +4,12 @@ use keyferry_api::foreign_text::ForeignText;
 use keyferry_fleet::facts::{Answer, Comparison, Finding, Health, TargetFacts, TrustFacts};
 use maud::{Markup, html};
 
-<<<<<<< HEAD
-use crate::access_table::{access_rows, access_table};
-use crate::document::Content;
-use crate::fleet_page::{accepted_text, tags};
-use crate::outlet::View;
-use crate::query::Question;
-use crate::table::{cell, table};
-=======
 use crate::access_table::{Shown, access_rows, access_table};
 use crate::document::Content;
 use crate::fleet_page::{accepted_text, tags};
 use crate::outlet::{Outlet, View};
 use crate::query::Question;
 use crate::table::{cell, rest_note, table};
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 use crate::words::{counted, mark, mark_with, time, time_or};
 
 pub(crate) fn target_content(
@@ -40,23 +31,15 @@ pub(crate) fn target_content(
             (trust_table(view, target.trust.as_ref()))
             (allow_table(view, target))
             (view.heading("Accesses"))
-<<<<<<< HEAD
-            (access_table(view, accesses, question, &format!("{}", target.name)))
-=======
             (access_table(view, accesses, question, target.name.as_str(), Shown::OneTarget))
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         },
     }
 }
 
 /// The target's section of the file: the same facts, as few bytes as 10,000 rows allow.
-<<<<<<< HEAD
-pub(crate) fn target_section(view: &View<'_>, target: &TargetFacts) -> Markup {
-=======
 ///
 /// `with_accesses` is false once the file is as large as it may get.
 pub(crate) fn target_section(view: &View<'_>, target: &TargetFacts, with_accesses: bool) -> Markup {
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
     let accesses = view.accesses_of(&target.name);
     html! {
         section id={ "target-" (target.name) } {
@@ -75,15 +58,11 @@ pub(crate) fn target_section(view: &View<'_>, target: &TargetFacts, with_accesse
                     (joined(&rule.deliveries))
                 }
             }
-<<<<<<< HEAD
-            @if !accesses.is_empty() { (access_rows(view, accesses)) }
-=======
             @if with_accesses {
                 @if !accesses.is_empty() { (access_rows(view, accesses)) }
             } @else {
                 (rest_note(0, accesses.len(), "accesses"))
             }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         }
     }
 }
@@ -129,11 +108,8 @@ fn next_command(target: &TargetFacts) -> Markup {
 /// Where it is and what it trusts, in the words of its object.
 fn identity(view: &View<'_>, target: &TargetFacts) -> Markup {
     let authority = &target.certificate_authority;
-<<<<<<< HEAD
-=======
     // In the file the issuer stands once, with the keys, and here if it is another one.
     let in_file = view.outlet == Outlet::File;
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
     let value = |text: &Option<ForeignText>| match text {
         Some(text) => html! { (text) },
         None => html! { span.faint { (view.missing()) } },
@@ -142,13 +118,9 @@ fn identity(view: &View<'_>, target: &TargetFacts) -> Markup {
         dl.facts {
             @if !target.relying_party { div { dt { "Address" } dd { (value(&target.address)) } } }
             div { dt { "Audience" } dd { (value(&target.audience)) } }
-<<<<<<< HEAD
-            div { dt { "Issuer" } dd { (value(&target.issuer)) } }
-=======
             @if !in_file || target.issuer != view.fleet.keys.issuer {
                 div { dt { "Issuer" } dd { (value(&target.issuer)) } }
             }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
             @if !target.relying_party {
                 div {
                     dt { "CA" }

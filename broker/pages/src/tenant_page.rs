@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-//! The pages `tenants` and `tenant/NAMESPACE`: which targets a namespace reaches, and as whom.
-=======
 //! The pages `tenants` and `tenant/NAMESPACE`: which targets a namespace has accesses to, and as whom.
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 
 use std::collections::BTreeMap;
 
@@ -10,15 +6,6 @@ use keyferry_api::name::ObjectName;
 use keyferry_fleet::facts::{AccessFacts, Answer, Fleet, Health, TenantFacts};
 use maud::{Markup, html};
 
-<<<<<<< HEAD
-use crate::access_table::access_table;
-use crate::document::Content;
-use crate::empty::{nothing_matches, unreadable};
-use crate::list::{column_heads, list_controls, pager};
-use crate::outlet::{Outlet, View};
-use crate::query::{PAGE_ROWS, Question, STATES, Sort};
-use crate::table::{cell, number_cell, rest_note, table};
-=======
 use crate::access_table::{Shown, access_table};
 use crate::document::Content;
 use crate::empty::{nothing_matches, unreadable};
@@ -26,7 +13,6 @@ use crate::list::{column_heads, list_controls, pager, past_the_end};
 use crate::outlet::{Outlet, View};
 use crate::query::{PAGE_ROWS, Question, STATES, Sort};
 use crate::table::{cell, rest_note, table};
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 use crate::words::{counted, health_word, mark, mark_with, number, time_or};
 
 const PAGE: &str = "tenants";
@@ -102,15 +88,10 @@ fn tenant_list(view: &View<'_>, question: &Question) -> Markup {
         @if in_viewer { (list_controls(PAGE, question, &counts, "Namespace, account or target")) }
         @if tenants.is_empty() {
             (nothing_matches(PAGE, question, "namespace"))
-<<<<<<< HEAD
-        } @else {
-            table.list {
-=======
         } @else if tenants.len() <= question.offset {
             (past_the_end(PAGE, tenants.len()))
         } @else {
             table.list.tenants {
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
                 caption { "Tenants" }
                 (column_heads(PAGE, question, &COLUMNS, in_viewer))
                 tbody {
@@ -158,19 +139,11 @@ fn tenant_row(view: &View<'_>, tenant: &TenantFacts) -> Markup {
             th scope="row" {
                 @if in_file { (namespace) } @else { (view.tenant_name(namespace)) }
             }
-<<<<<<< HEAD
-            (cell("State", mark(tenant.health)))
-            (cell("Targets", target_names(tenant, in_file)))
-            (cell("As", accounts.join(", ")))
-            (number_cell("Accesses", number(tenant.accesses)))
-            (cell("Runway", time_or(tenant.next_ending, view.now, "–")))
-=======
             td { (mark(tenant.health)) }
             td { (target_names(tenant, in_file)) }
             td { (accounts.join(", ")) }
             td.number { (number(tenant.accesses)) }
             td { (time_or(tenant.next_ending, view.now, "–")) }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         }
     }
 }
@@ -208,11 +181,7 @@ pub(crate) fn tenant_content(
         .filter(|access| access.health != Health::Ready)
         .count();
     let reach = format!(
-<<<<<<< HEAD
-        "{namespace} reaches {} as {}",
-=======
         "{namespace} has accesses to {} as {}",
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
         counted(tenant.targets.len(), "target", "targets"),
         counted(tenant.service_accounts.len(), "account", "accounts"),
     );
@@ -221,26 +190,16 @@ pub(crate) fn tenant_content(
         sentence: match trouble {
             0 => reach,
             _ => format!(
-<<<<<<< HEAD
-                "{reach}; {} of {} accesses are not ready",
-                number(trouble),
-                number(accesses.len())
-=======
                 "{reach}; {} of {} {} not ready",
                 number(trouble),
                 counted(accesses.len(), "access", "accesses"),
                 if trouble == 1 { "is" } else { "are" }
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
             ),
         },
         body: html! {
             (matrix(view, tenant, &accesses))
             (view.heading("Accesses"))
-<<<<<<< HEAD
-            (access_table(view, &accesses, question, namespace.as_str()))
-=======
             (access_table(view, &accesses, question, namespace.as_str(), Shown::EachTarget))
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
             (access_findings(view, &accesses))
         },
     }
@@ -273,11 +232,7 @@ fn access_findings(view: &View<'_>, accesses: &[&AccessFacts]) -> Markup {
     }
 }
 
-<<<<<<< HEAD
-/// Targets against accounts: which account reaches which target, and whether that works.
-=======
 /// Targets against accounts: who has an access to what, and whether it works.
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
 fn matrix(view: &View<'_>, tenant: &TenantFacts, accesses: &[&AccessFacts]) -> Markup {
     let accounts = &tenant.service_accounts;
     let mut cells: BTreeMap<(&ObjectName, &ObjectName), &AccessFacts> = BTreeMap::new();
@@ -289,11 +244,7 @@ fn matrix(view: &View<'_>, tenant: &TenantFacts, accesses: &[&AccessFacts]) -> M
     }
     html! {
         @if accounts.len() <= MAX_MATRIX_ACCOUNTS && tenant.targets.len() <= PAGE_ROWS {
-<<<<<<< HEAD
-            (view.heading("Which account reaches which target"))
-=======
             (view.heading("Accounts and targets"))
->>>>>>> f26e497ff385b55ea81b22c12441e9233375e80e
             table.matrix {
                 caption { "Targets and accounts" }
                 thead {
