@@ -44,7 +44,7 @@ pub async fn read_fleet(
     server: &str,
     scope: FleetScope,
     now: Timestamp,
-    each_object: &mut dyn FnMut(&ReducedObject),
+    each_object: &mut (dyn FnMut(&ReducedObject) + Send),
 ) -> Result<Snapshot, ClientError> {
     let source = Source::Hub {
         server: ForeignText::new(server),

@@ -56,7 +56,7 @@ pub(super) async fn read_hub_objects(
     hub: &HubArgs,
     tenant: Option<&str>,
     now: Timestamp,
-    each_object: &mut dyn FnMut(&ReducedObject),
+    each_object: &mut (dyn FnMut(&ReducedObject) + Send),
 ) -> Result<Snapshot, CommandError> {
     let config = hub.access().config().await?;
     let server = config.cluster_url.to_string();
