@@ -82,7 +82,7 @@ pub async fn read_fleet(
 struct Reading<'a> {
     client: &'a HubClient,
     snapshot: Snapshot,
-    each_object: &'a mut dyn FnMut(&ReducedObject),
+    each_object: &'a mut (dyn FnMut(&ReducedObject) + Send),
 }
 
 /// Why a list is not whole. What was read of it before is kept.
