@@ -67,13 +67,13 @@ mod tests {
     #[test]
     fn a_code_is_long_and_its_own() {
         let random = SystemRandomness::default();
-        let [one, other] = [(), ()].map(|()| SecretCode::generate(&random).unwrap());
-        assert_eq!(one.expose().len(), 64);
-        assert!(one.matches(one.expose()) && !one.matches(other.expose()));
-        for part in ["", &one.expose()[..63], &format!("{}a", one.expose())] {
-            assert!(!one.matches(part), "{part}");
+        let [code, other_code] = [(), ()].map(|()| SecretCode::generate(&random).unwrap());
+        assert_eq!(code.expose().len(), 64);
+        assert!(code.matches(code.expose()) && !code.matches(other_code.expose()));
+        for part in ["", &code.expose()[..63], &format!("{}a", code.expose())] {
+            assert!(!code.matches(part), "{part}");
         }
-        assert_eq!(format!("{one:?}"), "SecretCode");
+        assert_eq!(format!("{code:?}"), "SecretCode");
         assert_eq!(
             SecretCode::generate(&BrokenRandomness).unwrap_err(),
             NoRandomness

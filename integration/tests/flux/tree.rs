@@ -28,7 +28,11 @@ fn states(step: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-async fn tree(stage: &Stage, name: &str, kubeconfig: &Path) -> Result<(Option<i32>, Value), TestError> {
+async fn tree(
+    stage: &Stage,
+    name: &str,
+    kubeconfig: &Path,
+) -> Result<(Option<i32>, Value), TestError> {
     let access = format!("{TENANT}/{name}");
     let kubeconfig = kubeconfig.display().to_string();
     let line = ["tree", &access, "-o", "json", "--kubeconfig", &kubeconfig];
@@ -69,14 +73,22 @@ pub(crate) async fn shows_each_step_to_an_admin_and_to_a_tenant(stage: Arc<Stage
     ]
     .map(|(kind, state)| (kind.to_owned(), state.to_owned()));
     let (code, document) = tree(&stage, name, hub.admin_kubeconfig()).await?;
-    assert_eq!((code, &document["verdict"]), (Some(0), &json!("Well")), "{document:#}");
+    assert_eq!(
+        (code, &document["verdict"]),
+        (Some(0), &json!("Well")),
+        "{document:#}"
+    );
     assert_eq!(states(&document["root"]), expected, "{document:#}");
     assert!(document.to_string().contains(&user(TENANT)), "{document:#}");
 
     let reader = reader_of(hub, READER).await?;
     let (code, document) = tree(&stage, name, reader.path()).await?;
     expected[4].1 = "Unknown".to_owned();
-    assert_eq!((code, &document["verdict"]), (Some(3), &json!("Undetermined")), "{document:#}");
+    assert_eq!(
+        (code, &document["verdict"]),
+        (Some(3), &json!("Undetermined")),
+        "{document:#}"
+    );
     assert_eq!(states(&document["root"]), expected, "{document:#}");
     let right = "get targetclusters.keyferry.dev is missing";
     assert!(document.to_string().contains(right), "{document:#}");
@@ -92,7 +104,11 @@ pub(crate) async fn shows_each_step_to_an_admin_and_to_a_tenant(stage: Arc<Stage
     hub.admin().delete(&path).await?;
     until_gone(hub.admin(), &path).await?;
     let (code, document) = tree(&stage, name, hub.admin_kubeconfig()).await?;
-    assert_eq!((code, &document["verdict"]), (Some(1), &json!("Broken")), "{document:#}");
+    assert_eq!(
+        (code, &document["verdict"]),
+        (Some(1), &json!("Broken")),
+        "{document:#}"
+    );
     Ok(())
 }
 
@@ -151,7 +167,11 @@ pub(crate) async fn a_token_of_the_hub_is_inspected_with_its_published_keys(
         assert_eq!(document["signature"]["state"], state, "{document:#}");
         let account = json!([TENANT, RECONCILER]);
         let named = &document["serviceAccount"];
-        assert_eq!(json!([named["namespace"], named["name"]]), account, "{document:#}");
+        assert_eq!(
+            json!([named["namespace"], named["name"]]),
+            account,
+            "{document:#}"
+        );
         assert_eq!(document["expired"], false, "{document:#}");
         let repeats = token.trim().split('.').any(|part| said.contains(part));
         assert!(!repeats, "it prints a part of the token: {document:#}");

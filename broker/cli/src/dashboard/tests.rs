@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+mod requests;
+
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -149,253 +151,6 @@ impl RawAnswer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_request_gets_its_status() {
-    let running = RunningViewer::start().await;
-    let session = running.open_session().await;
-    let host = format!("Host: {}", running.address);
-    let link = running.link_path();
-    let long = "a".repeat(7000);
-    let longer = "a".repeat(20_000);
-    let other_port = running.address.port() ^ 1;
-    let get = |path: &str, headers: &str| format!("GET {path} HTTP/1.1\r\n{headers}\r\n\r\n");
-    let rows: Vec<(&str, String, u16)> = vec![
-        ("a page", get(&format!("{session}/fleet"), &host), 200),
-        (
-            "a page with a query",
-            get(&format!("{session}/fleet?q=prod&state=broken"), &host),
-            200,
-        ),
-        (
-            "the expiry page",
-            get(&format!("{session}/expiry"), &host),
-            200,
-        ),
-        (
-            "a page that is not there",
-            get(&format!("{session}/target/none"), &host),
-            404,
-        ),
-        ("the session alone", get(&session, &host), 404),
-        (
-            "the session with a slash",
-            get(&format!("{session}/"), &host),
-            404,
-        ),
-        ("nothing", get("/", &host), 404),
-        (
-            "the icon that browsers ask for",
-            get("/favicon.ico", &host),
-            404,
-        ),
-        (
-            "another session",
-            get(&format!("/{}/fleet", "0".repeat(64)), &host),
-            404,
-        ),
-        (
-            "a part of the session",
-            get(&format!("{}/fleet", &session[..40]), &host),
-            404,
-        ),
-        (
-            "the session encoded",
-            get(
-                &format!("/%{:02x}{}/fleet", session.as_bytes()[1], &session[2..]),
-                &host,
-            ),
-            404,
-        ),
-        ("a second opening", get(&link, &host), 410),
-        (
-            "another code",
-            get(&format!("/open/{}", "0".repeat(64)), &host),
-            404,
-        ),
-        ("no code", get("/open/", &host), 404),
-        ("a longer code", get(&format!("{link}/a"), &host), 404),
-        (
-            "a foreign host",
-            get(&format!("{session}/fleet"), "Host: evil.example"),
-            403,
-        ),
-        (
-            "a foreign host and no path",
-            get("/", "Host: evil.example"),
-            403,
-        ),
-        (
-            "a foreign host and another method",
-            "POST / HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(),
-            403,
-        ),
-        (
-            "the name localhost",
-            get("/", &format!("Host: localhost:{}", running.address.port())),
-            403,
-        ),
-        ("no port", get("/", "Host: 127.0.0.1"), 403),
-        (
-            "another port",
-            get("/", &format!("Host: 127.0.0.1:{other_port}")),
-            403,
-        ),
-        (
-            "another spelling",
-            get("/", &format!("Host: 127.1:{}", running.address.port())),
-            403,
-        ),
-        (
-            "a user in the host",
-            get("/", &format!("Host: a@{}", running.address)),
-            400,
-        ),
-        ("two hosts", get("/", &format!("{host}\r\n{host}")), 400),
-        ("no host", get("/", "Accept: */*"), 400),
-        (
-            "HTTP/1.0 without a host",
-            format!("GET {session}/fleet HTTP/1.0\r\n\r\n"),
-            403,
-        ),
-        (
-            "HTTP/1.0 with the host",
-            format!("GET {session}/fleet HTTP/1.0\r\n{host}\r\n\r\n"),
-            200,
-        ),
-        (
-            "a whole URL of this host",
-            get(&format!("http://{}{session}/fleet", running.address), &host),
-            200,
-        ),
-        (
-            "a whole URL of another host",
-            get(&format!("http://evil.example{session}/fleet"), &host),
-            403,
-        ),
-        (
-            "POST",
-            format!("POST {session}/fleet HTTP/1.1\r\n{host}\r\nContent-Length: 0\r\n\r\n"),
-            405,
-        ),
-        (
-            "HEAD",
-            format!("HEAD {session}/fleet HTTP/1.1\r\n{host}\r\n\r\n"),
-            405,
-        ),
-        (
-            "OPTIONS",
-            format!("OPTIONS * HTTP/1.1\r\n{host}\r\n\r\n"),
-            405,
-        ),
-        (
-            "CONNECT",
-            format!("CONNECT {} HTTP/1.1\r\n{host}\r\n\r\n", running.address),
-            405,
-        ),
-        (
-            "a method of its own",
-            format!("STEAL {session}/fleet HTTP/1.1\r\n{host}\r\n\r\n"),
-            405,
-        ),
-        (
-            "a tab",
-            get(
-                &format!("{session}/fleet"),
-                &format!("{host}\r\nSec-Fetch-Dest: document"),
-            ),
-            200,
-        ),
-        (
-            "a frame",
-            get(
-                &format!("{session}/fleet"),
-                &format!("{host}\r\nSec-Fetch-Dest: iframe"),
-            ),
-            403,
-        ),
-        (
-            "an image",
-            get(
-                &format!("{session}/fleet"),
-                &format!("{host}\r\nSec-Fetch-Dest: image"),
-            ),
-            403,
-        ),
-        (
-            "a fetch",
-            get(
-                &format!("{session}/fleet"),
-                &format!("{host}\r\nSec-Fetch-Dest: empty"),
-            ),
-            403,
-        ),
-        (
-            "two destinations",
-            get(
-                &format!("{session}/fleet"),
-                &format!("{host}\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Dest: iframe"),
-            ),
-            403,
-        ),
-        (
-            "a way up",
-            get(&format!("{session}/../{session}/fleet"), &host),
-            404,
-        ),
-        (
-            "an encoded way up",
-            get(&format!("{session}/%2e%2e/fleet"), &host),
-            404,
-        ),
-        (
-            "an encoded letter",
-            get(&format!("{session}/%66leet"), &host),
-            404,
-        ),
-        (
-            "an encoded line end",
-            get(&format!("{session}/fleet%0d%0aa: b"), &host),
-            400,
-        ),
-        (
-            "an encoded line end without a blank",
-            get(&format!("{session}/fleet%0d%0aa:b"), &host),
-            404,
-        ),
-        ("two slashes", get(&format!("/{session}/fleet"), &host), 404),
-        (
-            "a long path",
-            get(&format!("{session}/target/{long}"), &host),
-            404,
-        ),
-        (
-            "a path beyond the limit",
-            get(&format!("{session}/{longer}"), &host),
-            431,
-        ),
-        (
-            "a header beyond the limit",
-            get("/", &format!("{host}\r\nA: {longer}")),
-            431,
-        ),
-    ];
-    for (case, request, status) in rows {
-        let answer = running.send(&request).await;
-        assert_eq!(answer.status, status, "{case}: {answer:?}");
-        assert!(
-            !answer.body.contains(&session[1..]),
-            "{case}: the session is in the body"
-        );
-        if !matches!(status, 400 | 431) {
-            assert_eq!(answer.header("cache-control"), Some("no-store"), "{case}");
-            assert!(answer.header("content-security-policy").is_some(), "{case}");
-        }
-        if status == 405 {
-            assert_eq!(answer.header("allow"), Some("GET"), "{case}");
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn every_answer_has_the_headers_that_keep_it_to_its_reader() {
     let running = RunningViewer::start().await;
     let session = running.open_session().await;
@@ -476,14 +231,14 @@ async fn of_many_openings_at_once_one_gets_the_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_viewers_have_their_own_ports_links_and_sessions() {
-    let (one, other) = (RunningViewer::start().await, RunningViewer::start().await);
-    assert_ne!(one.address, other.address);
-    assert_eq!(other.get(&one.link_path()).await.status, 404);
-    let session = one.open_session().await;
-    assert_eq!(other.get(&format!("{session}/fleet")).await.status, 404);
-    let own = other.open_session().await;
-    assert_eq!(other.get(&format!("{own}/fleet")).await.status, 200);
-    assert_eq!(one.get(&format!("{session}/fleet")).await.status, 200);
+    let (first, second) = (RunningViewer::start().await, RunningViewer::start().await);
+    assert_ne!(first.address, second.address);
+    assert_eq!(second.get(&first.link_path()).await.status, 404);
+    let session = first.open_session().await;
+    assert_eq!(second.get(&format!("{session}/fleet")).await.status, 404);
+    let own = second.open_session().await;
+    assert_eq!(second.get(&format!("{own}/fleet")).await.status, 200);
+    assert_eq!(first.get(&format!("{session}/fleet")).await.status, 200);
 }
 
 fn get(viewer: &Viewer, path: &str) -> Request<()> {
@@ -542,22 +297,25 @@ async fn the_fleet_is_read_again_at_most_every_five_seconds_and_once_at_a_time()
     *reader.duration.lock().unwrap() = Duration::from_secs(3);
     let viewer = viewer(1, &reader).await;
     let session = session_of(&viewer).await;
-    let again = format!("{session}/{}", keyferry_pages::READ_AGAIN_PATH);
+    let read_again = format!("{session}/{}", keyferry_pages::READ_AGAIN_PATH);
     let readings = || *reader.readings.lock().unwrap();
-    assert_eq!(status(&viewer, &again).await, 303);
+    assert_eq!(status(&viewer, &read_again).await, 303);
     assert_eq!(readings(), 1, "the first reading began 3 s ago");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let both = futures::join!(status(&viewer, &again), status(&viewer, &again));
+    let both = futures::join!(status(&viewer, &read_again), status(&viewer, &read_again));
     assert_eq!((both, readings()), ((303, 303), 2), "one at a time");
-    assert_eq!((status(&viewer, &again).await, readings()), (303, 2));
+    assert_eq!((status(&viewer, &read_again).await, readings()), (303, 2));
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!((status(&viewer, &again).await, readings()), (303, 3));
+    assert_eq!((status(&viewer, &read_again).await, readings()), (303, 3));
     let to = viewer
-        .answer_request(get(&viewer, &format!("{again}?then=target%2Fprod")))
+        .answer_request(get(&viewer, &format!("{read_again}?then=target%2Fprod")))
         .await;
     assert_eq!(to.headers()["location"], format!("{session}/target/prod"));
     let out = viewer
-        .answer_request(get(&viewer, &format!("{again}?then=%2F%2Fevil.example")))
+        .answer_request(get(
+            &viewer,
+            &format!("{read_again}?then=%2F%2Fevil.example"),
+        ))
         .await;
     assert_eq!(out.headers()["location"], format!("{session}/fleet"));
 }
@@ -567,7 +325,7 @@ async fn a_reading_that_fails_keeps_the_last_facts_and_says_so() {
     let reader = PreparedReader::default();
     let viewer = viewer(1, &reader).await;
     let session = session_of(&viewer).await;
-    let again = format!("{session}/{}", keyferry_pages::READ_AGAIN_PATH);
+    let read_again = format!("{session}/{}", keyferry_pages::READ_AGAIN_PATH);
     let page = async || {
         let answer = viewer
             .answer_request(get(&viewer, &format!("{session}/fleet")))
@@ -580,7 +338,7 @@ async fn a_reading_that_fails_keeps_the_last_facts_and_says_so() {
     reader.failures.lock().unwrap().push(failure);
     assert!(!page().await.contains(CAUSE));
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(status(&viewer, &again).await, 303);
+    assert_eq!(status(&viewer, &read_again).await, 303);
     let failed = page().await;
     assert!(
         failed.contains(CAUSE) && failed.contains("wait for it"),
@@ -591,7 +349,7 @@ async fn a_reading_that_fails_keeps_the_last_facts_and_says_so() {
         "{failed}"
     );
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(status(&viewer, &again).await, 303);
+    assert_eq!(status(&viewer, &read_again).await, 303);
     assert!(!page().await.contains(CAUSE), "the next reading was good");
 }
 
@@ -603,8 +361,8 @@ async fn a_hub_that_stops_answering_ends_the_reading_and_not_the_viewer() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     *reader.duration.lock().unwrap() = Duration::from_secs(3600);
     let began = tokio::time::Instant::now();
-    let again = format!("{session}/{}", keyferry_pages::READ_AGAIN_PATH);
-    assert_eq!(status(&viewer, &again).await, 303);
+    let read_again = format!("{session}/{}", keyferry_pages::READ_AGAIN_PATH);
+    assert_eq!(status(&viewer, &read_again).await, 303);
     assert_eq!(began.elapsed().as_secs(), 60);
     let page = viewer
         .answer_request(get(&viewer, &format!("{session}/fleet")))

@@ -201,58 +201,60 @@ fn a_path_whose_every_step_holds_is_well() {
 #[test]
 fn each_fault_breaks_its_own_step() {
     let cases: [(&str, Change); 14] = [
-        ("no-access", |it| it.access = Observed::Absent),
-        ("suspended", |it| {
+        ("no-access", |reading| reading.access = Observed::Absent),
+        ("suspended", |reading| {
             let mut access = access();
             access["spec"]["suspend"] = json!(true);
-            it.access = observed(&access);
+            reading.access = observed(&access);
         }),
-        ("deleting", |it| {
+        ("deleting", |reading| {
             let mut access = access();
             access["metadata"]["deletionTimestamp"] = json!(NOW);
-            it.access = observed(&access);
+            reading.access = observed(&access);
         }),
-        ("a-mistake-in-the-spec", |it| {
+        ("a-mistake-in-the-spec", |reading| {
             let mut access = access();
             access["spec"]["serviceAccountName"] = json!("No Name");
-            it.access = observed(&access);
-            it.named = None;
+            reading.access = observed(&access);
+            reading.named = None;
         }),
-        ("not-authorised", |it| {
-            set_condition(it, "Authorized", "False")
+        ("not-authorised", |reading| {
+            set_condition(reading, "Authorized", "False")
         }),
-        ("silent-target", |it| {
-            set_condition(it, "TargetReachable", "False")
+        ("silent-target", |reading| {
+            set_condition(reading, "TargetReachable", "False")
         }),
-        ("refused-token", |it| {
-            set_condition(it, "TargetAuthenticates", "False")
+        ("refused-token", |reading| {
+            set_condition(reading, "TargetAuthenticates", "False")
         }),
-        ("no-account", |it| {
-            named(it).service_account = Observed::Absent
+        ("no-account", |reading| {
+            named(reading).service_account = Observed::Absent
         }),
-        ("no-target", |it| named(it).target = Observed::Absent),
-        ("no-rule", |it| {
+        ("no-target", |reading| {
+            named(reading).target = Observed::Absent
+        }),
+        ("no-rule", |reading| {
             let mut target = target();
             target["spec"]["allow"] = json!([]);
-            named(it).target = Observed::Known(observe_target(&target));
+            named(reading).target = Observed::Known(observe_target(&target));
         }),
-        ("suspended-target", |it| {
+        ("suspended-target", |reading| {
             let mut target = target();
             target["spec"]["suspend"] = json!(true);
-            named(it).target = Observed::Known(observe_target(&target));
+            named(reading).target = Observed::Known(observe_target(&target));
         }),
-        ("no-delivered-object", |it| {
-            named(it).delivered[0].live = Observed::Absent
+        ("no-delivered-object", |reading| {
+            named(reading).delivered[0].live = Observed::Absent
         }),
-        ("expired-token", |it| {
+        ("expired-token", |reading| {
             let mut access = access();
             access["status"]["deliveries"][1]["expiresAt"] = json!("2026-09-21T13:00:00Z");
-            it.access = observed(&access);
+            reading.access = observed(&access);
         }),
-        ("failed-flux", |it| {
+        ("failed-flux", |reading| {
             let map = (ObjectKind::ConfigMap, "prod");
             let failed = consumer(FluxKind::Kustomization, "apps", map, "False");
-            named(it).flux[0].1 = Observed::Known(vec![failed]);
+            named(reading).flux[0].1 = Observed::Known(vec![failed]);
         }),
     ];
     for (case, change) in cases {
@@ -276,35 +278,41 @@ fn what_may_not_be_read_is_unknown_and_never_broken() {
         Observed::of(Err(HubError::Unreachable("no\nroute".to_owned())), "")
     }
     let cases: [(&str, Change); 11] = [
-        ("access", |it| (it.access, it.named) = (refused(), None)),
-        ("hub", |it| (it.access, it.named) = (failed(), None)),
-        ("service-account", |it| {
-            named(it).service_account = refused()
+        ("access", |reading| {
+            (reading.access, reading.named) = (refused(), None)
         }),
-        ("target", |it| named(it).target = refused()),
-        ("target-of-a-failing-hub", |it| named(it).target = failed()),
-        ("delivered-object", |it| {
-            named(it).delivered[1].live = refused()
+        ("hub", |reading| {
+            (reading.access, reading.named) = (failed(), None)
         }),
-        ("flux", |it| named(it).flux[0].1 = refused()),
-        ("stale-status", |it| {
+        ("service-account", |reading| {
+            named(reading).service_account = refused()
+        }),
+        ("target", |reading| named(reading).target = refused()),
+        ("target-of-a-failing-hub", |reading| {
+            named(reading).target = failed()
+        }),
+        ("delivered-object", |reading| {
+            named(reading).delivered[1].live = refused()
+        }),
+        ("flux", |reading| named(reading).flux[0].1 = refused()),
+        ("stale-status", |reading| {
             let mut access = access();
             access["status"]["observedGeneration"] = json!(1);
-            it.access = observed(&access);
+            reading.access = observed(&access);
         }),
-        ("no-status", |it| {
+        ("no-status", |reading| {
             let mut access = access();
             access["status"] = json!(7);
-            it.access = observed(&access);
+            reading.access = observed(&access);
         }),
-        ("unanswered", |it| {
-            set_condition(it, "TargetAuthenticates", "Unknown")
+        ("unanswered", |reading| {
+            set_condition(reading, "TargetAuthenticates", "Unknown")
         }),
-        ("flux-without-ready", |it| {
+        ("flux-without-ready", |reading| {
             let map = (ObjectKind::ConfigMap, "prod");
             let mut young = consumer(FluxKind::Kustomization, "apps", map, "True");
             young.ready = None;
-            named(it).flux[0].1 = Observed::Known(vec![young]);
+            named(reading).flux[0].1 = Observed::Known(vec![young]);
         }),
     ];
     for (case, change) in cases {

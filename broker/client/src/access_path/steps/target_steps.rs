@@ -161,19 +161,21 @@ fn asked_step(
         None => String::new(),
     };
     match StatedCondition::find(&status.conditions, condition) {
-        Some(found) if found.status == "True" => step(StepState::Holds, format!("{holds}{asked}")),
-        Some(found) if found.status == "False" => broken_by(
+        Some(stated_condition) if stated_condition.status == "True" => {
+            step(StepState::Holds, format!("{holds}{asked}"))
+        }
+        Some(stated_condition) if stated_condition.status == "False" => broken_by(
             step(
                 StepState::Broken,
-                format!("{}{asked}", reason_and_message(found)),
+                format!("{}{asked}", reason_and_message(stated_condition)),
             ),
-            found,
+            stated_condition,
         ),
-        Some(found) => step(
+        Some(stated_condition) => step(
             StepState::Unknown,
-            format!("{}{asked}", reason_and_message(found)),
+            format!("{}{asked}", reason_and_message(stated_condition)),
         )
-        .with_fix(explain(&found.reason)),
+        .with_fix(explain(&stated_condition.reason)),
         None => step(
             StepState::Unknown,
             "Keyferry does not ask the target about this access".to_owned(),
@@ -193,7 +195,7 @@ fn authority_step(
         PathStep::new("CA", source, state, detail)
     };
     let cluster = status?.cluster.as_ref()?;
-    let Some(data) = &cluster.certificate_authority_data else {
+    let Some(encoded) = &cluster.certificate_authority_data else {
         return Some(step(
             StepState::NotAsked,
             "none is stated, so clients use their system's roots".to_owned(),
@@ -203,7 +205,7 @@ fn authority_step(
         step(StepState::Broken, error)
             .with_fix(explain(Reason::CertificateAuthorityInvalid.as_str()))
     };
-    let Ok(pem) = STANDARD.decode(data) else {
+    let Ok(pem) = STANDARD.decode(encoded) else {
         return Some(unreadable("it is not base64".to_owned()));
     };
     Some(match CaBundle::from_pem(&pem, now) {
