@@ -191,7 +191,7 @@ async fn the_keyboard_reaches_every_link(stage: Arc<Stage>) -> TestResult {
 
 async fn no_page_scrolls_sideways(stage: Arc<Stage>) -> TestResult {
     for page in PAGES {
-        for width in [WIDE, NARROW] {
+        for width in [WIDE, 1000, 900, 600, NARROW] {
             stage.show(page, width, ColorScheme::Light).await?;
             let measure = "return document.documentElement.scrollWidth;";
             let found = stage.browser.execute(measure).await?;

@@ -1,5 +1,6 @@
 // Prints Lighthouse's scores of each URL of its arguments, with the audits that cost something, as one line of JSON each.
-// CHROME_PATH names the browser.
+// CHROME_PATH names the browser. package.json overrides third-party-web: a dependency asks for its latest version, which a
+// lock file cannot hold.
 import { launch } from 'chrome-launcher';
 import lighthouse from 'lighthouse';
 
