@@ -39,6 +39,7 @@ pub enum ColorScheme {
 pub struct Browser {
     driver: Process,
     client: reqwest::Client,
+    program: PathBuf,
     /// The URL of the session, without a slash at its end.
     session: String,
 }
@@ -67,16 +68,22 @@ impl Browser {
             Ok(status.is_ok_and(|reply| reply.status().is_success()))
         };
         until("chromedriver is ready", READY_WITHIN, is_ready).await?;
+        let wanted = capabilities(&browser, &folder.join("profile"), proxy);
         let mut started = Self {
             driver,
             client,
+            program: browser,
             session: url,
         };
-        let wanted = capabilities(&browser, &folder.join("profile"), proxy);
         let session = started.send(Method::POST, "/session", &wanted).await?;
         let id = session["sessionId"].as_str().ok_or("no session id")?;
         started.session = format!("{}/session/{id}", started.session);
         Ok(started)
+    }
+
+    /// The program itself, for a tool that starts its own.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// The end of the driver's log.

@@ -7,14 +7,17 @@ mod stage;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_integration::browser::ColorScheme;
+use keyferry_integration::parts::Parts;
 use keyferry_integration::parts::installed::Client;
 use keyferry_integration::runner::{BoxedSuite, Needed, Suite, TestResult};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stage::{PAGES, Stage};
+use tokio::process::Command;
 
 const WIDE: u32 = 1280;
 /// A page at 1280 px that is enlarged to 400 % (WCAG 2.2, success criterion 1.4.10).
@@ -24,11 +27,12 @@ const HEIGHT: u32 = 900;
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(Stage::start)
         .without_control_planes()
-        .needs([Needed::Client(Client::Axe)])
+        .needs([Client::Axe, Client::Lighthouse].map(Needed::Client))
         // There is one window.
         .concurrent_tests(1)
         .limit(Duration::from_secs(600))
         .test("axe_finds_no_violation", axe_finds_no_violation)
+        .test("lighthouse_scores_are_full", lighthouse_scores_are_full)
         .test(
             "the_keyboard_reaches_every_link",
             the_keyboard_reaches_every_link,
@@ -90,6 +94,38 @@ async fn axe_finds_no_violation(stage: Arc<Stage>) -> TestResult {
         violations.len()
     );
     assert!(violations.is_empty(), "{}", violations.join("\n"));
+    Ok(())
+}
+
+/// Each page once: Lighthouse takes ten seconds for one.
+async fn lighthouse_scores_are_full(stage: Arc<Stage>) -> TestResult {
+    let pages = PAGES.into_iter().filter(|page| {
+        page.starts_with("sample/") && !page.contains('?') && *page != "sample/nowhere"
+    });
+    let urls: Vec<String> = pages.map(|page| stage.url(page)).collect();
+    let lighthouse = Parts::from_environment()
+        .install(Client::Lighthouse)
+        .await?;
+    let output = Command::new(&lighthouse.program)
+        .args(&lighthouse.arguments)
+        .args(&urls)
+        .env("CHROME_PATH", stage.browser.program())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await?;
+    let printed = String::from_utf8(output.stdout)?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(printed.lines().count(), urls.len(), "{printed}{errors}");
+    for line in printed.lines() {
+        let result: Value = serde_json::from_str(line)?;
+        let full = json!({ "accessibility": 1, "best-practices": 1 });
+        assert_eq!(result["scores"], full, "{line}");
+    }
+    eprintln!(
+        "lighthouse: accessibility and best practices 100 on {} pages",
+        urls.len()
+    );
     Ok(())
 }
 
@@ -155,7 +191,7 @@ async fn the_keyboard_reaches_every_link(stage: Arc<Stage>) -> TestResult {
 
 async fn no_page_scrolls_sideways(stage: Arc<Stage>) -> TestResult {
     for page in PAGES {
-        for width in [WIDE, NARROW] {
+        for width in [WIDE, 1000, 900, 600, NARROW] {
             stage.show(page, width, ColorScheme::Light).await?;
             let measure = "return document.documentElement.scrollWidth;";
             let found = stage.browser.execute(measure).await?;
@@ -209,7 +245,7 @@ async fn a_script_in_a_page_does_not_run(stage: Arc<Stage>) -> TestResult {
     for page in ["sample/fleet", "sample/file"] {
         stage.show(page, WIDE, ColorScheme::Light).await?;
         let result = stage.browser.execute(insert).await?;
-        assert_eq!(result, serde_json::json!([false, "static"]), "{page}");
+        assert_eq!(result, json!([false, "static"]), "{page}");
     }
     Ok(())
 }

@@ -30,6 +30,8 @@ pub enum Client {
     Schemathesis,
     /// The script with the rules of accessibility, which a browser runs on a page.
     Axe,
+    /// Scores pages in a browser of its own.
+    Lighthouse,
 }
 
 /// A client that can be started.
@@ -52,6 +54,7 @@ impl Client {
             Self::JavaScriptKubernetes => "kubernetes/javascript",
             Self::Schemathesis => "schemathesis",
             Self::Axe => "axe",
+            Self::Lighthouse => "lighthouse",
         }
     }
 
@@ -78,9 +81,10 @@ impl Client {
                     "requirements.txt",
                 ],
             ],
-            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes | Self::Axe => {
-                &[&["node", "--version"], &["npm", "ci", "--silent"]]
-            }
+            Self::JavaScriptVerifiers
+            | Self::JavaScriptKubernetes
+            | Self::Axe
+            | Self::Lighthouse => &[&["node", "--version"], &["npm", "ci", "--silent"]],
             Self::JavaVerifiers => &[
                 &["javac", "-version"],
                 // With -C, Maven fails on a wrong checksum.
@@ -118,7 +122,7 @@ impl Client {
                 folder.join("venv/bin/python"),
                 vec!["-W".to_owned(), "ignore".to_owned(), file("main.py")],
             ),
-            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes => {
+            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes | Self::Lighthouse => {
                 (PathBuf::from("node"), vec![file("main.mjs")])
             }
             // No program: the browser is given the text of this file.

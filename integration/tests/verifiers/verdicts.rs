@@ -68,7 +68,8 @@ fn expected(program: Program) -> &'static [&'static str] {
             Client::PythonKubernetes
             | Client::JavaScriptKubernetes
             | Client::Schemathesis
-            | Client::Axe,
+            | Client::Axe
+            | Client::Lighthouse,
         ) => &[],
     }
 }
