@@ -239,11 +239,11 @@ fn rules_owner(managed_fields: &[Value]) -> RulesOwner {
     if managed_fields.is_empty() {
         return RulesOwner::Unknown;
     }
-    let mut managers = managed_fields
+    let mut writers = managed_fields
         .iter()
         .filter(|entry| !entry["fieldsV1"]["f:rules"].is_null())
         .map(|entry| text_of(entry, "manager"));
-    match (managers.next().as_deref(), managers.next()) {
+    match (writers.next().as_deref(), writers.next()) {
         (Some(CONTROLLER), None) => RulesOwner::Controller,
         _ => RulesOwner::Other,
     }
