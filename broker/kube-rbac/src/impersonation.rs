@@ -89,7 +89,7 @@ pub struct Impersonated<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImpersonationRefusal {
     /// The right that was asked for.
-    pub attributes: Attributes,
+    pub attributes: Box<Attributes>,
     /// Why it is refused, in the words of the apiserver; empty if no rule allows it.
     pub reason: String,
 }
@@ -240,7 +240,7 @@ impl Check<'_, '_> {
             }
             Decision::Denied { .. } => Err(ImpersonationRefusal {
                 reason: decision.reason(),
-                attributes,
+                attributes: Box::new(attributes),
             }),
         }
     }
@@ -288,7 +288,7 @@ impl Check<'_, '_> {
         let api_group = self.mode.name_group();
         if self.mode.is_constrained() {
             let refuse = |name: &str, reason: &str| ImpersonationRefusal {
-                attributes: self.part(api_group, "groups", "", name),
+                attributes: Box::new(self.part(api_group, "groups", "", name)),
                 reason: reason.to_owned(),
             };
             if groups.iter().any(String::is_empty) {
@@ -317,7 +317,7 @@ impl Check<'_, '_> {
         if self.mode.is_constrained() {
             for (key, values) in extra {
                 if let Some(reason) = extra_fault(key, values) {
-                    let attributes = self.part(GROUP, "userextras", "", "");
+                    let attributes = Box::new(self.part(GROUP, "userextras", "", ""));
                     return Err(ImpersonationRefusal { attributes, reason });
                 }
             }

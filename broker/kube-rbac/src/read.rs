@@ -32,13 +32,13 @@ pub enum Reading {
 #[error("reading {kind} {name:?}: {}{fault}", prefix(.field))]
 pub struct ReadError {
     /// The kind of the object, as written.
-    pub kind: String,
+    pub kind: Box<str>,
     /// Its namespace, empty if it has none.
-    pub namespace: String,
+    pub namespace: Box<str>,
     /// Its name, empty if it has none.
-    pub name: String,
+    pub name: Box<str>,
     /// The part of the object, such as `rules[3]`; empty for the object itself.
-    pub field: String,
+    pub field: Box<str>,
     /// What is wrong with that part.
     pub fault: FieldFault,
 }
@@ -239,11 +239,11 @@ fn rules_owner(managed_fields: &[Value]) -> RulesOwner {
     if managed_fields.is_empty() {
         return RulesOwner::Unknown;
     }
-    let mut managers = managed_fields
+    let mut writers = managed_fields
         .iter()
         .filter(|entry| !entry["fieldsV1"]["f:rules"].is_null())
         .map(|entry| text_of(entry, "manager"));
-    match (managers.next().as_deref(), managers.next()) {
+    match (writers.next().as_deref(), writers.next()) {
         (Some(CONTROLLER), None) => RulesOwner::Controller,
         _ => RulesOwner::Other,
     }
@@ -361,10 +361,10 @@ fn text_of(value: &Value, member: &str) -> String {
 impl ReadError {
     fn of(object: &Value, field: &str, fault: FieldFault) -> Self {
         Self {
-            kind: text_of(object, "kind"),
-            namespace: text_of(&object["metadata"], "namespace"),
-            name: text_of(&object["metadata"], "name"),
-            field: field.to_owned(),
+            kind: text_of(object, "kind").into(),
+            namespace: text_of(&object["metadata"], "namespace").into(),
+            name: text_of(&object["metadata"], "name").into(),
+            field: field.into(),
             fault,
         }
     }

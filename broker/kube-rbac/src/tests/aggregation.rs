@@ -52,19 +52,19 @@ fn rules_come_by_selector_and_name_and_each_once() {
     assert_eq!(repeated.changed, [], "it is settled");
 }
 
-/// Each row is the managers of the field `rules`, and whether the rules go with their last source.
+/// Each row is the writers of the field `rules`, and whether the rules go with their last source.
 #[test]
 fn rules_go_with_their_last_source_if_the_controller_wrote_them() {
     const CONTROLLER: &str = "clusterrole-aggregation-controller";
-    for (managers, rules, undetermined) in [
+    for (writers, rules, undetermined) in [
         (&[CONTROLLER][..], "", false),
         (&["kubectl"], "stored", false),
         (&[CONTROLLER, "kubectl"], "stored", false),
         (&[], "stored", true),
     ] {
-        let managed_fields: Vec<String> = managers
+        let managed_fields: Vec<String> = writers
             .iter()
-            .map(|manager| format!("{{manager: {manager}, fieldsV1: {{'f:rules': {{}}}}}}"))
+            .map(|writer| format!("{{manager: {writer}, fieldsV1: {{'f:rules': {{}}}}}}"))
             .collect();
         let name = format!(
             "name: none-selected, managedFields: [{}]",
@@ -72,11 +72,11 @@ fn rules_go_with_their_last_source_if_the_controller_wrote_them() {
         );
         let mut policy = policy_of(&ROLES.replace("name: none-selected", &name));
         let aggregation = policy.aggregate().unwrap();
-        assert_eq!(rules_of(&policy, "none-selected"), rules, "{managers:?}");
+        assert_eq!(rules_of(&policy, "none-selected"), rules, "{writers:?}");
         assert_eq!(
             !aggregation.undetermined.is_empty(),
             undetermined,
-            "{managers:?}"
+            "{writers:?}"
         );
     }
 }
