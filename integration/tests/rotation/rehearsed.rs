@@ -20,7 +20,7 @@ pub(super) const MAX_AGE: u64 = 30;
 /// How long calls are observed: past the end of each certain window.
 const OBSERVED: Duration = Duration::from_secs(80);
 const CALL_INTERVAL: Duration = Duration::from_secs(1);
-/// An access that needs a token which nobody asked for before.
+/// An access that needs a token that was never asked for.
 const NEW_ACCESS: &str = "fresh";
 /// An access with a token in a Secret, and with a ConfigMap by which its client mints by itself.
 const DELIVERED_ACCESS: &str = "rehearsed";
@@ -193,7 +193,7 @@ fn check_widths(prediction: &Prediction) {
     }
 }
 
-/// Makes the hub sign with a key that nobody has published. Returns when it first did: it mints
+/// Makes the hub sign with a key that was never published. Returns when it first did: it mints
 /// before it reports ready.
 async fn sign_at_once(world: &OnHub) -> Result<Instant, TestError> {
     let hub = &world.hub;
