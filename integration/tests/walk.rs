@@ -3,6 +3,7 @@
 
 mod blocks;
 mod commands;
+mod fleet;
 mod interrupted;
 mod onboarding;
 mod onboarding_by_file;
@@ -20,6 +21,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "with_a_configuration_file",
             commands::with_a_configuration_file,
+        )
+        .test(
+            "fleet_live_and_from_a_folder",
+            fleet::fleet_live_and_from_a_folder,
         )
         .test("onboards_from_nothing", onboarding::onboards_from_nothing)
         .test(

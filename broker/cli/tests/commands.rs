@@ -44,12 +44,13 @@ spec:
 ---
 apiVersion: keyferry.dev/v1alpha1
 kind: TargetAccess
-metadata: {name: apps, namespace: tenant-a}
+metadata: {name: apps, namespace: tenant-a, generation: 1}
 spec:
   targetClusterRef: {name: prod}
   serviceAccountName: reconciler
   deliveries: [{name: secret, type: KubeConfigSecret}, {name: flux, type: FluxConfigMap}]
 status:
+  observedGeneration: 1
   deliveries:
   - name: secret
     type: KubeConfigSecret
@@ -64,11 +65,53 @@ const KEYS: &str = r#"{"issuer": "https://hub.test", "revoked": [], "keys": [{"k
   "signs": "lastSeen", "signsSince": "2098-12-01T00:00:00Z", "publishedAt": "2098-12-01T00:00:00Z",
   "activeAt": "2098-12-01T00:00:00Z", "tokensUntil": "2099-01-01T02:00:00Z"}]}"#;
 
+/// A snapshot in which all is well.
+const SNAPSHOT: &str = r#"
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetCluster
+metadata: {name: prod, uid: u1, generation: 1, resourceVersion: "1", creationTimestamp: "2026-01-01T00:00:00Z"}
+spec:
+  address: https://prod.test:6443
+  audience: https://prod.test
+  allow: [{namespaces: [tenant-a], serviceAccounts: [reconciler]}]
+status:
+  observedGeneration: 1
+  accesses: {total: 1, accepted: 1, refused: 0, unanswered: 0}
+  lastProbeTime: "2026-01-02T00:00:00Z"
+  issuer: https://hub.test
+  conditions:
+  - {type: Ready, status: "True", reason: Ready, message: declared, lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: TargetReachable, status: "True", reason: Ready, message: it answers, lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: TargetAuthenticates, status: "True", reason: Ready, message: it accepts 1, lastTransitionTime: "2026-01-01T00:00:00Z"}
+---
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetAccess
+metadata: {name: apps, namespace: tenant-a, uid: u2, generation: 1, resourceVersion: "2", creationTimestamp: "2026-01-01T00:00:00Z"}
+spec:
+  targetClusterRef: {name: prod}
+  serviceAccountName: reconciler
+  deliveries: [{name: flux, type: FluxConfigMap}]
+status:
+  observedGeneration: 1
+  lastProbeTime: "2026-01-02T00:00:00Z"
+  identity: {username: "hub:system:serviceaccount:tenant-a:reconciler"}
+  deliveries: [{name: flux, type: FluxConfigMap, object: apps, reason: Delivered}]
+  conditions:
+  - {type: Ready, status: "True", reason: Ready, message: delivered, lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: TargetAuthenticates, status: "True", reason: Ready, message: accepted, lastTransitionTime: "2026-01-01T00:00:00Z"}
+"#;
+
 /// Calls the program in a folder with these files, which is the home folder too.
 fn transcript_of(line: &str) -> Transcript {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("config.yaml", CONFIG);
+    std::fs::create_dir_all(folder.path().join("snapshot/hub")).unwrap();
+    write("snapshot/hub/all.yaml", SNAPSHOT);
+    write(
+        "snapshot/gaps.yaml",
+        "schema: keyferry.dev/snapshot/v1\nreadAt: \"2026-01-02T00:03:00Z\"\nuser: jane\n",
+    );
     write("typo.yaml", &CONFIG.replace("hubName", "hubNam"));
     std::fs::create_dir_all(folder.path().join("read/hub")).unwrap();
     write("read/hub/objects.yaml", HUB_OBJECTS);
@@ -103,6 +146,18 @@ fn what_is_printed_without_a_hub() {
         ("targets", "targets --config config.yaml"),
         ("targets-as-json", "targets --config config.yaml -o json"),
         (
+            "fleet",
+            "fleet --snapshot snapshot --as-of 2026-01-02T00:04:00Z",
+        ),
+        (
+            "fleet-as-json",
+            "fleet --snapshot snapshot --as-of 2026-01-02T00:04:00Z --redact -o json",
+        ),
+        (
+            "fleet-of-a-tenant",
+            "status --snapshot snapshot --as-of 2026-01-02T00:04:00Z -n tenant-a",
+        ),
+        (
             "runtime-info",
             "runtime-info prod --config config.yaml --internal-api-url https://keyferry.test:9443",
         ),
@@ -135,6 +190,8 @@ fn what_is_printed_without_a_hub() {
 fn what_is_wrong_is_said_with_its_fix() {
     const HUB: &str = "--kubeconfig kubeconfig";
     let mistakes: [(&str, &[&str]); 24] = [
+
+    let mistakes: [(&str, &[&str]); 25] = [
         (
             "exec",
             &["exec", "exec tenant-a/prod -- true", "exec a -- true"],
@@ -223,6 +280,25 @@ fn what_is_wrong_is_said_with_its_fix() {
             ],
         ),
         (
+            "fleet",
+            &[
+                "fleet",
+                "fleet HUB",
+                "fleet --config config.yaml",
+                "fleet --config typo.yaml",
+                "fleet --snapshot nowhere",
+                "fleet --snapshot .",
+                "fleet --snapshot snapshot --config config.yaml",
+                "fleet --snapshot snapshot -n Tenant",
+                "fleet --snapshot snapshot --keys config.yaml",
+                "fleet --snapshot snapshot --audit config.yaml",
+            ],
+        ),
+        (
+            "snapshot",
+            &["snapshot", "snapshot new", "snapshot new HUB", "snapshot ."],
+        ),
+        (
             "onboard",
             &[
                 "onboard target prod",
@@ -293,7 +369,8 @@ fn what_is_wrong_is_said_with_its_fix() {
 }
 
 /// What a command prints when all is well, where no snapshot can show it.
-const SHOWN_ELSEWHERE: [(&str, &str); 7] = [
+const SHOWN_ELSEWHERE: [(&str, &str); 8] = [
+    ("snapshot", "needs a hub: the suite walk"),
     ("crds", "the files of broker/crds, which a test compares"),
     (
         "admission-policies",

@@ -304,6 +304,15 @@ const OBJECTS: &[Step] = &[
         &[],
     ),
     step(
+        "keyferry fleet -n tenant-a",
+        &["prod", "namespace tenant-a alone"],
+    ),
+    step("keyferry snapshot fleet", &["TargetAccesses to fleet"]),
+    step(
+        "keyferry fleet --snapshot fleet -n tenant-a",
+        &["prod", "● ready"],
+    ),
+    step(
         "kubectl get secret prod-kubeconfig -n tenant-a -o yaml | keyferry import - --audience \
          https://other.example.com",
         &["kind: TargetCluster"],

@@ -67,7 +67,13 @@ pub(super) async fn read_hub_objects(
     };
     let is_tenant = tenant.is_some();
     let client = HubClient::new(config)?;
-    let mut snapshot = read_fleet(&client, &server, scope, now, each_object).await?;
+    let read = read_fleet(&client, &server, scope, now, each_object).await;
+    let mut snapshot = read.map_err(|error| {
+        CommandError::from(error).or_fix(
+            "check that the hub's apiserver runs and takes your credentials, or show an earlier \
+             reading with --snapshot DIR",
+        )
+    })?;
     if !is_tenant {
         read_journal(hub, &mut snapshot, now).await;
     }

@@ -57,8 +57,16 @@ fn runway_line(fleet: &Fleet) -> String {
         None if fleet.gaps.iter().any(Gap::is_of_objects) => {
             "Runway: not known, because not all accesses were read".to_owned()
         }
-        None => "Runway: no delivery holds a token; callers and Flux fetch theirs".to_owned(),
+        None if has_unknown_access(fleet) => {
+            "Runway: not known, because accesses have no status of now".to_owned()
+        }
+        None => "Runway: no delivery holds a credential; callers and Flux fetch theirs".to_owned(),
     }
+}
+
+fn has_unknown_access(fleet: &Fleet) -> bool {
+    let mut findings = fleet.accesses.iter().flat_map(|access| &access.findings);
+    findings.any(|finding| finding.health == Health::Unknown)
 }
 
 fn place(ending: &Ending) -> String {
@@ -118,7 +126,7 @@ fn source_line(fleet: &Fleet) -> String {
     format!(
         "Read from {source}{} at {}{}",
         user.unwrap_or_default(),
-        minute(reading.read_at),
+        second(reading.read_at),
         tenant.unwrap_or_default()
     )
 }
@@ -200,8 +208,8 @@ fn gap_lines(gap: &Gap) -> String {
     format!("not known: {} ({why})\nfix: {}", gap.hides, gap.fix)
 }
 
-fn minute(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+fn second(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A time as its distance from `now`: `in 2 h 14 min`, `3 min ago`.

@@ -125,7 +125,8 @@ impl Judgement<'_> {
             .missing_grant(name, read)
             .filter(|_| refusals.contains(&verdict))?;
         let reason = Reason::TargetNotGranted.as_str();
-        Some(Judged::new(Health::Broken, "Authorized", reason, cause).with_next(doctor(name)))
+        let next = format!("keyferry explain {reason}");
+        Some(Judged::new(Health::Broken, "Authorized", reason, cause).with_next(next))
     }
 
     /// Which part of the grant is missing, for a reader of all TargetClusters. The status of the
@@ -244,6 +245,12 @@ fn unjudged(read: &ReadAccess) -> Option<Judged> {
         return not_known(
             "Contradiction",
             "it was not read whole, or twice with different content",
+        );
+    }
+    if read.view.metadata.uid.is_empty() {
+        return not_known(
+            "StatusMissing",
+            "it was not read from a hub, so nothing live is known",
         );
     }
     if status.conditions.is_empty() {

@@ -99,7 +99,11 @@ impl Judgement<'_> {
         };
         let describe = format!("kubectl describe targetcluster {name}");
         if let Some(finding) = unjudged(read) {
-            return vec![finding.with_next(describe)];
+            let is_on_hub = !read.view.metadata.uid.is_empty();
+            return vec![match is_on_hub {
+                true => finding.with_next(describe),
+                false => finding,
+            }];
         }
         let Some(status) = current_status(read) else {
             return Vec::new();
@@ -321,6 +325,10 @@ fn unjudged(read: &ReadTarget) -> Option<Judged> {
         );
     }
     match &read.view.status {
+        None if read.view.metadata.uid.is_empty() => not_known(
+            "StatusMissing",
+            "it was not read from a hub, so nothing live is known",
+        ),
         None => not_known("StatusMissing", "Keyferry has written no status of it"),
         Some(status) if status.conditions.is_empty() => {
             not_known("StatusMissing", "Keyferry has written no status of it")
