@@ -189,9 +189,7 @@ fn what_is_printed_without_a_hub() {
 #[test]
 fn what_is_wrong_is_said_with_its_fix() {
     const HUB: &str = "--kubeconfig kubeconfig";
-    let mistakes: [(&str, &[&str]); 24] = [
-
-    let mistakes: [(&str, &[&str]); 25] = [
+    let mistakes: [(&str, &[&str]); 26] = [
         (
             "exec",
             &["exec", "exec tenant-a/prod -- true", "exec a -- true"],
