@@ -51,7 +51,7 @@ enum EventCommand {
 
 #[derive(Args)]
 struct OutageArgs {
-    /// How long it lasts [default: until somebody ends it]
+    /// How long it lasts [default: no end]
     #[arg(long = "for", value_name = "DURATION", value_parser = lifetime)]
     lasts: Option<Duration>,
     #[command(flatten)]
@@ -72,7 +72,7 @@ struct OrderArgs {
     /// Every apiserver lists the new key first, and signs with it once it is active.
     #[arg(long)]
     publish_first: bool,
-    /// Every apiserver signs with a key that nobody has published.
+    /// Every apiserver signs with a key that was never published.
     #[arg(long)]
     sign_at_once: bool,
 }
@@ -138,7 +138,7 @@ struct SceneArgs {
         hide_short_help = true
     )]
     replicas: u16,
-    /// When a target last fetched the keys; may be repeated.
+    /// When a target last fetched the keys (may be repeated)
     ///
     /// apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds of the target
     /// has it. Without it, the time of its next fetch is not known.

@@ -43,6 +43,39 @@ fn unsigned_token() -> String {
     format!("{header}.{}.{}", encode(claims), encode("hunter2"))
 }
 
+/// The same objects with what Keyferry states of them, as kubectl prints them, and the keys.
+const HUB_OBJECTS: &str = "apiVersion: keyferry.dev/v1alpha1
+kind: TargetCluster
+metadata: {name: prod}
+spec:
+  address: https://prod.test:6443
+  audience: https://prod.test
+  certSecretRef: {name: prod-ca}
+  allow: [{namespaces: [tenant-a], serviceAccounts: [reconciler], deliveries: [KubeConfigSecret, FluxConfigMap]}]
+---
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetAccess
+metadata: {name: apps, namespace: tenant-a, generation: 1}
+spec:
+  targetClusterRef: {name: prod}
+  serviceAccountName: reconciler
+  deliveries: [{name: secret, type: KubeConfigSecret}, {name: flux, type: FluxConfigMap}]
+status:
+  observedGeneration: 1
+  deliveries:
+  - name: secret
+    type: KubeConfigSecret
+    object: apps-kubeconfig
+    reason: Delivered
+    expiresAt: 2099-01-01T02:00:00Z
+    renewAt: 2099-01-01T01:00:00Z
+    keyID: k1
+  - {name: flux, type: FluxConfigMap, object: apps, reason: Delivered}
+";
+const KEYS: &str = r#"{"issuer": "https://hub.test", "revoked": [], "keys": [{"kid": "k1", "algorithm": "RS256",
+  "signs": "lastSeen", "signsSince": "2098-12-01T00:00:00Z", "publishedAt": "2098-12-01T00:00:00Z",
+  "activeAt": "2098-12-01T00:00:00Z", "tokensUntil": "2099-01-01T02:00:00Z"}]}"#;
+
 /// A snapshot in which all is well.
 const SNAPSHOT: &str = r#"
 apiVersion: keyferry.dev/v1alpha1
@@ -78,37 +111,6 @@ status:
   - {type: Ready, status: "True", reason: Ready, message: delivered, lastTransitionTime: "2026-01-01T00:00:00Z"}
   - {type: TargetAuthenticates, status: "True", reason: Ready, message: accepted, lastTransitionTime: "2026-01-01T00:00:00Z"}
 "#;
-/// The same objects with what Keyferry states of them, as kubectl prints them, and the keys.
-const HUB_OBJECTS: &str = "apiVersion: keyferry.dev/v1alpha1
-kind: TargetCluster
-metadata: {name: prod}
-spec:
-  address: https://prod.test:6443
-  audience: https://prod.test
-  certSecretRef: {name: prod-ca}
-  allow: [{namespaces: [tenant-a], serviceAccounts: [reconciler], deliveries: [KubeConfigSecret, FluxConfigMap]}]
----
-apiVersion: keyferry.dev/v1alpha1
-kind: TargetAccess
-metadata: {name: apps, namespace: tenant-a}
-spec:
-  targetClusterRef: {name: prod}
-  serviceAccountName: reconciler
-  deliveries: [{name: secret, type: KubeConfigSecret}, {name: flux, type: FluxConfigMap}]
-status:
-  deliveries:
-  - name: secret
-    type: KubeConfigSecret
-    object: apps-kubeconfig
-    reason: Delivered
-    expiresAt: 2099-01-01T02:00:00Z
-    renewAt: 2099-01-01T01:00:00Z
-    keyID: k1
-  - {name: flux, type: FluxConfigMap, object: apps, reason: Delivered}
-";
-const KEYS: &str = r#"{"issuer": "https://hub.test", "revoked": [], "keys": [{"kid": "k1", "algorithm": "RS256",
-  "signs": "lastSeen", "signsSince": "2098-12-01T00:00:00Z", "publishedAt": "2098-12-01T00:00:00Z",
-  "activeAt": "2098-12-01T00:00:00Z", "tokensUntil": "2099-01-01T02:00:00Z"}]}"#;
 
 /// Calls the program in a folder with these files, which is the home folder too.
 fn transcript_of(line: &str) -> Transcript {

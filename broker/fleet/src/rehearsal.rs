@@ -56,7 +56,7 @@ pub const SCHEMA: &str = "keyferry.dev/rehearsal/v1";
 pub enum Event {
     /// No apiserver of the hub answers.
     HubOutage {
-        /// For how long; `None` if nobody can say.
+        /// For how long; `None` if that is not known.
         #[serde(rename = "lastsSeconds", serialize_with = "as_optional_seconds")]
         lasts: Option<Duration>,
     },
@@ -84,7 +84,7 @@ pub enum Event {
     },
     /// No replica of Keyferry runs.
     KeyferryOutage {
-        /// For how long; `None` if nobody can say.
+        /// For how long; `None` if that is not known.
         #[serde(rename = "lastsSeconds", serialize_with = "as_optional_seconds")]
         lasts: Option<Duration>,
     },
@@ -96,7 +96,7 @@ pub enum Event {
 pub enum RotationOrder {
     /// The public part is published, and signs once it is active.
     PublishFirst,
-    /// The hub signs with a key that nobody has published.
+    /// The hub signs with a key that was never published.
     SignAtOnce,
 }
 

@@ -20,7 +20,7 @@ pub(super) const MAX_AGE: u64 = 30;
 /// How long calls are observed: past the end of each certain window.
 const OBSERVED: Duration = Duration::from_secs(80);
 const CALL_INTERVAL: Duration = Duration::from_secs(1);
-/// An access that needs a token which nobody asked for before.
+/// An access that needs a token that was never asked for.
 const NEW_ACCESS: &str = "fresh";
 /// An access with a token in a Secret, and with a ConfigMap by which its client mints by itself.
 const DELIVERED_ACCESS: &str = "rehearsed";
@@ -97,8 +97,8 @@ pub(super) async fn costs_what_was_predicted(world: Arc<OnHub>) -> TestResult {
     for (_, tenant) in TARGET_TENANTS {
         delivered.push(delivered_token(&world, tenant, DELIVERED_ACCESS).await?.0);
     }
-    let begin = sign_at_once(&world).await?;
-    let mut calls = Vec::new();
+    let (begin, first_call) = sign_at_once(&world).await?;
+    let mut calls = vec![first_call];
     let mut round = Instant::now();
     while begin.elapsed() < OBSERVED {
         call_targets(&world, &delivered, begin, &mut calls).await?;
@@ -115,10 +115,16 @@ pub(super) async fn costs_what_was_predicted(world: Arc<OnHub>) -> TestResult {
 async fn declare_accesses(world: &OnHub) -> TestResult {
     for (index, (target, tenant)) in TARGET_TENANTS.into_iter().enumerate() {
         let mut spec = world.target_spec(index);
-        spec["allow"] = json!([
-            { "namespaces": [tenant], "serviceAccounts": [RECONCILER], "deliveries": ["KubeConfigSecret", "FluxConfigMap", "HTTP"] },
-            { "namespaces": ["tenant-a"], "serviceAccounts": [RECONCILER], "deliveries": ["HTTP"] },
-        ]);
+        let mut allow = vec![json!({
+            "namespaces": [tenant], "serviceAccounts": [RECONCILER],
+            "deliveries": ["KubeConfigSecret", "FluxConfigMap", "HTTP"],
+        })];
+        if tenant != "tenant-a" {
+            allow.push(json!({
+                "namespaces": ["tenant-a"], "serviceAccounts": [RECONCILER], "deliveries": ["HTTP"],
+            }));
+        }
+        spec["allow"] = json!(allow);
         world.put_target(target, &spec).await?;
         let deliveries = json!({
             "deletionPolicy": "Immediate",
@@ -193,9 +199,9 @@ fn check_widths(prediction: &Prediction) {
     }
 }
 
-/// Makes the hub sign with a key that nobody has published. Returns when it first did: it mints
-/// before it reports ready.
-async fn sign_at_once(world: &OnHub) -> Result<Instant, TestError> {
+/// Makes the hub sign with a key that was never published. Returns when it first did, as it mints
+/// before it reports ready, and how a target answered the first token.
+async fn sign_at_once(world: &OnHub) -> Result<(Instant, ObservedCall), TestError> {
     let hub = &world.hub;
     let before = hub.signing().await;
     let fresh = hub.create_signing_key(SigningKeyKind::Rsa2048, "rehearsed")?;
@@ -213,14 +219,25 @@ async fn sign_at_once(world: &OnHub) -> Result<Instant, TestError> {
             if let Ok(token) = mint(world, TARGET_TENANTS[0]).await
                 && kid(&token)? != old
             {
-                return Ok::<_, TestError>(Instant::now());
+                let begin = Instant::now();
+                let status = Judge::of(&world.targets[0])?.status(&token).await?;
+                let call = ObservedCall {
+                    callers: &["ownMinter"],
+                    access: format!("{}/{DELIVERED_ACCESS}", TARGET_TENANTS[0].1),
+                    sent: Duration::ZERO,
+                    refused: (status == 401).then(|| "SignatureInvalid".to_owned()),
+                };
+                return Ok::<_, TestError>((begin, call));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    let restart = async { Ok::<_, TestError>(hub.restart().await?) };
-    let (begin, _) = tokio::try_join!(first_token, restart)?;
-    Ok(begin)
+    let restart = async {
+        hub.restart().await?;
+        Ok::<_, TestError>(())
+    };
+    let (first, ()) = tokio::try_join!(first_token, restart)?;
+    Ok(first)
 }
 
 /// A token that the hub mints for a target, as Flux does.

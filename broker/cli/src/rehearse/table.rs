@@ -42,7 +42,7 @@ pub(super) fn rehearsal_text(rehearsal: &Rehearsal) -> String {
 /// The timeline of refusals, the earliest first.
 fn write_refusals(text: &mut String, refusals: &[Refusal]) {
     if refusals.is_empty() {
-        text.push_str("\nnobody is refused\n");
+        text.push_str("\nno call is refused\n");
         return;
     }
     let head = [

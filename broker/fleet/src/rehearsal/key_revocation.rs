@@ -203,7 +203,7 @@ fn decide_end(
     let replaced = match successor {
         Successor::Missing => {
             draft.answer = format!(
-                "the hub signs with key {kid}: nobody gets a token until it signs with another"
+                "the hub signs with key {kid}: no caller gets a token until it signs with another"
             );
             return;
         }

@@ -32,7 +32,7 @@ pub(super) fn rehearse_publishing_first(scene: &Scene<'_>) -> Draft {
     );
     add_old_key_end(scene, &mut draft, signs);
     draft.answer = format!(
-        "nobody is refused if the hub signs with the new key from {} on",
+        "no call is refused if the hub signs with the new key from {} on",
         printed(signs)
     );
     draft.earliest_safe = Some(SafeMoment {
@@ -44,7 +44,7 @@ pub(super) fn rehearse_publishing_first(scene: &Scene<'_>) -> Draft {
     draft
 }
 
-/// The hub signs with a key from the begin on that nobody has published.
+/// The hub signs with a key from the begin on that was never published.
 pub(super) fn rehearse_signing_at_once(scene: &Scene<'_>) -> Draft {
     let mut draft = Draft::default();
     draft.check_facts(

@@ -117,7 +117,7 @@ fn a_status_that_says_too_little_is_named() {
     assert_eq!(open(&fleet, &events[0]), Vec::<String>::new());
 }
 
-/// `keyferry explain` knows each reason, but for a connection that nobody accepts.
+/// `keyferry explain` knows each reason, but for a connection that is not accepted.
 #[test]
 fn each_reason_is_one_that_explain_knows() {
     let known: BTreeSet<&str> = Reason::ALL

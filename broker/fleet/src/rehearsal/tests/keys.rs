@@ -36,7 +36,7 @@ fn revoke(kid: &str) -> Event {
 
 /// Published after 35 s and 10 s for the second replica; active 30 s + maxAge + 30 s later.
 #[test]
-fn publishing_first_refuses_nobody() {
+fn publishing_first_refuses_no_call() {
     for (parameters, signs) in [
         (parameters(60, 1), 155),
         (parameters(60, 2), 165),
