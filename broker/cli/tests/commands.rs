@@ -63,6 +63,8 @@ fn transcript_of(line: &str) -> Transcript {
     shown
 }
 
+const EMPTY_LIST: &str = "apiVersion: v1\nitems: []\nkind: List\nmetadata: {resourceVersion: ''}\n";
+
 /// Writes a snapshot of a hub and its target, one in which lists are missing, cut or have the data of
 /// a Secret, and one that is no YAML.
 fn write_snapshots(folder: &Path) {
@@ -87,8 +89,7 @@ fn write_snapshots(folder: &Path) {
     write("fleet/hub/objects.yaml", &read("hub.yaml"));
     write("fleet/hub/policies.yaml", &admission.join("---\n"));
     for kind in keyferry_reach::ListKind::ALL {
-        let empty = "apiVersion: v1\nitems: []\nkind: List\nmetadata: {resourceVersion: ''}\n";
-        write(&format!("fleet/hub/{}.yaml", kind.resource()), empty);
+        write(&format!("fleet/hub/{}.yaml", kind.resource()), EMPTY_LIST);
     }
     for snapshot in ["fleet", "partial"] {
         let target = format!("{snapshot}/targets/prod");
@@ -102,7 +103,7 @@ fn write_snapshots(folder: &Path) {
             &read("prod.yaml"),
         );
         for list in ["clusterrolebindings", "roles", "rolebindings"] {
-            write(&format!("{target}/rbac/{list}.yaml"), "");
+            write(&format!("{target}/rbac/{list}.yaml"), EMPTY_LIST);
         }
     }
     write("partial/hub/objects.yaml", &read("hub.yaml"));
