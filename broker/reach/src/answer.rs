@@ -168,12 +168,30 @@ fn add_cuts(world: &World, question: &Question, answers: &mut Answers) {
         answer.cut = find_cut(world, &question, &subject, ways);
     }
     if of_one_target && subjects.len() > 1 {
-        answers.cut = find_cut(world, question, &subjects, all);
+        answers.cut = find_cut(world, question, &subjects, all)
+            .or_else(|| joined_cuts(world, question, &subjects, answers));
     } else if let Some(answer) = answers.answers.iter().find(|answer| is_yes(answer))
         && of_one_target
     {
         answers.cut.clone_from(&answer.cut);
     }
+}
+
+/// The cuts of all subjects together, where one subject is undetermined without its own cut.
+fn joined_cuts(
+    world: &World,
+    question: &Question,
+    subjects: &BTreeSet<Subject>,
+    answers: &Answers,
+) -> Option<BTreeSet<Removal>> {
+    let mut joined = BTreeSet::new();
+    for answer in &answers.answers {
+        if subjects.contains(&answer.subject) {
+            joined.extend(answer.cut.clone()?);
+        }
+    }
+    let left = ways_without(world, question, subjects, &joined)?;
+    left.is_empty().then_some(joined)
 }
 
 /// Finds the fewest removals after which the answer is no for each subject. Removing what closes

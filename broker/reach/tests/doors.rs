@@ -748,7 +748,7 @@ fn compare(whole: &Words, blind: &Words) -> String {
 fn every_cut_closes_every_way_and_no_part_of_it_does() {
     let rights = [
         with_right("tenant-a", &rule(CORE, "serviceaccounts/token", "create")),
-        with_right("", &rule(CORE, "pods", "create")).replace("given", "runner"),
+        with_right("tenant-b", &rule(CORE, "pods", "create")).replace("given", "runner"),
     ];
     let world = Snapshot::usual().and(&rights.concat()).to_world();
     let answers = ask(&world, None);
