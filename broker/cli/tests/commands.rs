@@ -68,7 +68,7 @@ const EMPTY_LIST: &str = "apiVersion: v1\nitems: []\nkind: List\nmetadata: {reso
 /// Writes a snapshot of a hub and its target, one in which lists are missing, cut or have the data of
 /// a Secret, and one that is no YAML.
 fn write_snapshots(folder: &Path) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reach/tests/worlds");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reach/tests/doors");
     let read = |name: &str| std::fs::read_to_string(source.join(name)).unwrap();
     let write = |path: &str, text: &str| {
         let path = folder.join(path);
