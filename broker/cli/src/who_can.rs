@@ -189,12 +189,8 @@ fn unknown_target(answers: &Answers, asked: &BTreeSet<ObjectName>) -> Option<Com
     let unknown = asked
         .iter()
         .find(|name| !answers.counts.contains_key(*name))?;
-    let problem = format!("the snapshot has no target {unknown}");
-    if answers.counts.is_empty() && asked.is_empty() {
-        return None;
-    }
     Some(CommandError::with_fix(
-        problem,
+        format!("the snapshot has no target {unknown}"),
         "name a TargetCluster of the snapshot, or a folder below targets",
     ))
 }

@@ -154,10 +154,12 @@ fn transcript_of(line: &str) -> Transcript {
     shown
 }
 
+const EMPTY_LIST: &str = "apiVersion: v1\nitems: []\nkind: List\nmetadata: {resourceVersion: ''}\n";
+
 /// Writes a snapshot of a hub and its target, one in which lists are missing, cut or have the data of
 /// a Secret, and one that is no YAML.
 fn write_snapshots(folder: &Path) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reach/tests/worlds");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reach/tests/doors");
     let read = |name: &str| std::fs::read_to_string(source.join(name)).unwrap();
     let write = |path: &str, text: &str| {
         let path = folder.join(path);
@@ -178,8 +180,7 @@ fn write_snapshots(folder: &Path) {
     write("fleet/hub/objects.yaml", &read("hub.yaml"));
     write("fleet/hub/policies.yaml", &admission.join("---\n"));
     for kind in keyferry_reach::ListKind::ALL {
-        let empty = "apiVersion: v1\nitems: []\nkind: List\nmetadata: {resourceVersion: ''}\n";
-        write(&format!("fleet/hub/{}.yaml", kind.resource()), empty);
+        write(&format!("fleet/hub/{}.yaml", kind.resource()), EMPTY_LIST);
     }
     for snapshot in ["fleet", "partial"] {
         let target = format!("{snapshot}/targets/prod");
@@ -193,7 +194,7 @@ fn write_snapshots(folder: &Path) {
             &read("prod.yaml"),
         );
         for list in ["clusterrolebindings", "roles", "rolebindings"] {
-            write(&format!("{target}/rbac/{list}.yaml"), "");
+            write(&format!("{target}/rbac/{list}.yaml"), EMPTY_LIST);
         }
     }
     write("partial/hub/objects.yaml", &read("hub.yaml"));

@@ -165,10 +165,12 @@ fn add_cuts(world: &World, question: &Question, answers: &mut Answers) {
             ..question.clone()
         };
         let subject = BTreeSet::from([answer.subject.clone()]);
-        answer.cut = find_cut(world, &question, &subject, ways);
+        answer.cut = find_cut(world, &question, &subject, ways, &BTreeMap::new());
     }
     if of_one_target && subjects.len() > 1 {
-        answers.cut = find_cut(world, question, &subjects, all);
+        let own = answers.answers.iter();
+        let own = own.filter_map(|answer| Some((answer.subject.clone(), answer.cut.clone()?)));
+        answers.cut = find_cut(world, question, &subjects, all, &own.collect());
     } else if let Some(answer) = answers.answers.iter().find(|answer| is_yes(answer))
         && of_one_target
     {
@@ -177,23 +179,29 @@ fn add_cuts(world: &World, question: &Question, answers: &mut Answers) {
 }
 
 /// Finds the fewest removals after which the answer is no for each subject. Removing what closes
-/// the known ways may leave others, which are then closed too.
+/// the known ways may leave others, which are then closed too. A subject that is undetermined without
+/// a cut needs its own.
 fn find_cut(
     world: &World,
     question: &Question,
     subjects: &BTreeSet<Subject>,
     mut ways: Vec<BTreeSet<Removal>>,
+    own: &BTreeMap<Subject, BTreeSet<Removal>>,
 ) -> Option<BTreeSet<Removal>> {
     ways.sort();
     ways.dedup();
     for _ in 0..MAX_CUT_ROUNDS {
         let cut = smallest_meeting_set(&ways)?;
-        let left = ways_without(world, question, subjects, &cut)?;
-        if left.is_empty() {
+        let (left, undetermined) = ways_without(world, question, subjects, &cut);
+        if left.is_empty() && undetermined.is_empty() {
             return Some(cut);
         }
         let before = ways.len();
         ways.extend(left);
+        for subject in undetermined {
+            let needed = own.get(&subject)?.iter();
+            ways.extend(needed.map(|removal| BTreeSet::from([removal.clone()])));
+        }
         ways.sort();
         ways.dedup();
         if ways.len() <= before {
@@ -203,26 +211,25 @@ fn find_cut(
     None
 }
 
-/// What takes away the ways that are left without some objects; `None` if an answer is then
-/// undetermined.
+/// What takes away the ways that are left without some objects, and who is then undetermined.
 fn ways_without(
     world: &World,
     question: &Question,
     subjects: &BTreeSet<Subject>,
     removals: &BTreeSet<Removal>,
-) -> Option<Vec<BTreeSet<Removal>>> {
+) -> (Vec<BTreeSet<Removal>>, Vec<Subject>) {
     let world = world.without(removals);
     let policy = world.hub.policy();
     let search = HubSearch::new(&world, &policy);
     let judge = Judge::new(&search, question);
-    let mut ways = Vec::new();
+    let (mut ways, mut undetermined) = (Vec::new(), Vec::new());
     for subject in subjects {
         for (_, verdict) in judge.verdicts(subject) {
             if matches!(verdict, Verdict::Undetermined { .. }) {
-                return None;
+                undetermined.push(subject.clone());
             }
             ways.extend(verdict.removals());
         }
     }
-    Some(ways)
+    (ways, undetermined)
 }

@@ -3,6 +3,7 @@
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::{NotStarted, TestError};
 use keyferry_integration::wait;
+use keyferry_integration::world::caller_token;
 use keyferry_integration::world::on_hub::{OnHub, secret_path};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -159,6 +160,8 @@ async fn prepare(world: &OnHub) -> Result<(), TestError> {
         let user = format!("hub:system:serviceaccount:{tenant}:reconciler");
         put_target_rights(&world.targets[index], index, &user).await?;
     }
+    let caller = caller_token(hub, "tenant-a", "reconciler").await?;
+    world.broker.exchange_in_time(&caller, "tenant-a/a").await?;
     let secret = secret_path("tenant-b", "b-kubeconfig");
     let minute = Duration::from_secs(60);
     wait::until("the kubeconfig is delivered", minute, || async {
@@ -242,7 +245,7 @@ async fn put_pods(hub: &ControlPlane) -> Result<(), TestError> {
         ),
     ] {
         let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name }, "spec": {
-            "serviceAccountName": account, "automountServiceAccountToken": false, "nodeName": "node-1",
+            "serviceAccountName": account, "automountServiceAccountToken": false,
             "containers": [{ "name": "main", "image": "example.com/image" }],
             "volumes": [{ "name": "token", "projected": { "sources": sources } }],
         } });

@@ -99,16 +99,14 @@ impl<'w> ClusterRights<'w> {
         new
     }
 
-    fn push_bound<'r>(
+    fn push_bound(
         &self,
         new: &mut Vec<RuleSet<'w>>,
         scope: Scope<'w>,
         write: &Holding<'_, 'w>,
         bind: &Holding<'_, 'w>,
         roles: impl Iterator<Item = &'w Role>,
-    ) where
-        'w: 'r,
-    {
+    ) {
         for role in roles.filter(|role| bind.names.allow(&role.id.name) && !role.rules.is_empty()) {
             let set = RuleSet {
                 scope,

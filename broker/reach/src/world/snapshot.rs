@@ -159,6 +159,12 @@ fn note_list(lists: &mut Lists, file: &str, kinds: &[ListKind]) {
 /// Reads the objects of a file, which may be a list of kubectl, documents or JSON.
 fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
     let syntax = || SnapshotError::Syntax(path.to_owned());
+    if text.trim().is_empty() {
+        return Ok(Listed {
+            objects: Vec::new(),
+            is_whole: false,
+        });
+    }
     if text.trim_start().starts_with('{') {
         let document: Value = serde_json::from_str(text).map_err(|_| syntax())?;
         return Ok(listed(vec![document]));
