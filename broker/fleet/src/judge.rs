@@ -185,12 +185,12 @@ impl Judgement<'_> {
 /// Returns what an access's deliveries wrote and that ends.
 fn delivered_endings(access: &AccessFacts) -> impl Iterator<Item = Ending> {
     access.deliveries.iter().filter_map(|delivery| {
-        let what = match delivery.delivery_type == *CERTIFICATE_DELIVERY {
+        let kind = match delivery.delivery_type == *CERTIFICATE_DELIVERY {
             true => EndingKind::ClientCertificate,
             false => EndingKind::Token,
         };
         Some(Ending {
-            what,
+            what: kind,
             place: ForeignText::new(&access.name.to_string()),
             target: Some(access.target.clone()),
             at: delivery.expires_at?,

@@ -52,7 +52,7 @@ fn runway_line(fleet: &Fleet) -> String {
         Some(ending) => format!(
             "Runway: if the hub stopped now, the first credential would end {} ({})",
             when(ending.at, now),
-            place(ending)
+            ending_place(ending)
         ),
         None if fleet.gaps.iter().any(Gap::is_of_objects) => {
             "Runway: not known, because not all accesses were read".to_owned()
@@ -69,7 +69,7 @@ fn has_unknown_access(fleet: &Fleet) -> bool {
     findings.any(|finding| finding.health == Health::Unknown)
 }
 
-fn place(ending: &Ending) -> String {
+fn ending_place(ending: &Ending) -> String {
     match &ending.target {
         Some(target) => format!("{} at {target}", ending.place),
         None => ending.place.to_string(),
@@ -137,10 +137,10 @@ fn row(target: &TargetFacts, now: Timestamp) -> Vec<String> {
     vec![
         target.name.to_string(),
         state(target.health).to_owned(),
-        answer(&target.reachable).to_owned(),
+        answer_text(&target.reachable).to_owned(),
         authority.map_or_else(dash, |at| at.strftime("%Y-%m-%d").to_string()),
-        answer(&target.file_active).to_owned(),
-        answer(&target.keys_read).to_owned(),
+        answer_text(&target.file_active).to_owned(),
+        answer_text(&target.keys_read).to_owned(),
         accepts(target, now),
         target.accesses.to_string(),
         target.next_ending.map_or_else(dash, |at| when(at, now)),
@@ -158,7 +158,7 @@ fn state(health: Health) -> &'static str {
     }
 }
 
-fn answer(answer: &Answer) -> &'static str {
+fn answer_text(answer: &Answer) -> &'static str {
     match answer {
         Answer::Yes => "yes",
         Answer::No { .. } => "no",
