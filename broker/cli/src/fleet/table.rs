@@ -24,8 +24,7 @@ const MAX_NEXT_LINES: usize = 20;
 /// Renders everything that the command prints.
 pub(super) fn render(fleet: &Fleet) -> String {
     let now = fleet.reading.judged_at;
-    let mut parts =
-        vec![vec![runway_line(fleet), counts_line(fleet), source_line(fleet)].join("\n")];
+    let mut parts = vec![[runway_line(fleet), counts_line(fleet), source_line(fleet)].join("\n")];
     if fleet.targets.is_empty() {
         parts.push("There is no target to show.".to_owned());
     } else {
