@@ -23,7 +23,10 @@ pub(super) fn rehearse_key_removal(scene: &Scene<'_>, kid: &ForeignText) -> Draf
     let tokens = live_tokens_of(scene, kid);
     add_live_tokens(&mut draft, &tokens, scene.at);
     match scene.key(kid) {
-        None => leave_unknown(&mut draft, kid),
+        None => {
+            leave_unknown(&mut draft, kid);
+            return draft;
+        }
         Some(key) if key.withdrawn_at.is_some() => {
             draft.answer = format!(
                 "the hub has dropped key {} already; Keyferry keeps it published for delivered \
