@@ -17,7 +17,11 @@ pub(super) fn rehearsal_text(rehearsal: &Rehearsal) -> String {
         Some(safe) => writeln!(text, "safe from {} on: {}", printed(safe.at), safe.step),
         None => writeln!(text, "no safe moment is known"),
     };
-    write_refusals(&mut text, &rehearsal.refusals);
+    if rehearsal.refusals.is_empty() && rehearsal.is_undetermined() {
+        text.push_str("\nno refusal is known; what is undetermined may refuse calls\n");
+    } else {
+        write_refusals(&mut text, &rehearsal.refusals);
+    }
     write_other_events(&mut text, rehearsal);
     for open in &rehearsal.undetermined {
         let _ = writeln!(
@@ -28,7 +32,9 @@ pub(super) fn rehearsal_text(rehearsal: &Rehearsal) -> String {
             ui::plain(&open.fix)
         );
     }
-    text.push_str("\nRUNBOOK\n");
+    if !rehearsal.runbook.is_empty() {
+        text.push_str("\nRUNBOOK\n");
+    }
     for (number, step) in (1..).zip(&rehearsal.runbook) {
         write_step(&mut text, number, step);
     }

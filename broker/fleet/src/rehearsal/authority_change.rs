@@ -2,7 +2,7 @@
 
 use keyferry_api::name::ObjectName;
 
-use super::draft::{Draft, NeededFacts, Refused, counted};
+use super::draft::{Draft, NeededFacts, Refused};
 use super::scene::Scene;
 use super::timing::{AGENT_INTERVAL, UNTIL_AUTHORITY_WRITTEN, UNTIL_INLINE_AUTHORITY_WRITTEN};
 use super::window::{Window, after, printed};
@@ -55,9 +55,8 @@ pub(super) fn rehearse_discovery_change(scene: &Scene<'_>) -> Draft {
     }
     let open = scene.trusting_targets().count() - ready - without.len();
     draft.answer = format!(
-        "nothing fails at once; of {}, {ready} have the file that they need, {} do not and fail at \
-         the next key rotation or restart, {open} are not known",
-        counted(ready + without.len() + open, "target"),
+        "nothing fails at once; targets with the file that they need: {ready}; without, which fail \
+         at the next key rotation or restart: {}; not known: {open}",
         without.len()
     );
     draft.assume(
@@ -162,14 +161,10 @@ pub(super) fn rehearse_target_change(scene: &Scene<'_>, name: &ObjectName) -> Dr
         Some(written),
     );
     draft.answer = format!(
-        "{} may be refused until {} if the CA is replaced at once; none, if the hub has both CAs \
-         before the target's certificate changes",
-        if accesses.len() == 1 {
-            "1 access".to_owned()
-        } else {
-            format!("{} accesses", accesses.len())
-        },
-        printed(written)
+        "accesses that may be refused until {} if the CA is replaced at once: {}; none, if the hub \
+         has both CAs before the target's certificate changes",
+        printed(written),
+        accesses.len()
     );
     draft.assume("the target's certificate and its CA on the hub change at the same moment");
     if !draft.is_open() {

@@ -34,15 +34,6 @@ pub(super) struct Draft {
     runbook: Vec<Step>,
 }
 
-/// A number with its noun, whose plural ends with `s`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    if count == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{count} {noun}s")
-    }
-}
-
 /// Who is refused, and why.
 pub(super) struct Refused {
     pub(super) caller: CallerClass,
@@ -209,12 +200,12 @@ impl Draft {
 
     /// Sorts everything by time.
     pub(super) fn into_rehearsal(mut self, scene: &Scene<'_>, event: &Event) -> Rehearsal {
-        self.refusals.sort_by(|one, other| {
+        self.refusals.sort_by(|left, right| {
             let key = |refusal: &Refusal| (refusal.possible.from(), refusal.caller);
-            key(one)
-                .cmp(&key(other))
-                .then_with(|| one.access.cmp(&other.access))
-                .then_with(|| one.target.cmp(&other.target))
+            key(left)
+                .cmp(&key(right))
+                .then_with(|| left.access.cmp(&right.access))
+                .then_with(|| left.target.cmp(&right.target))
         });
         self.milestones
             .sort_by_key(|milestone| (milestone.earliest, milestone.latest));

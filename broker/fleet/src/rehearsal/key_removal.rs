@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use keyferry_api::foreign_text::ForeignText;
 
 use super::delivered::{DeliveredToken, check_statuses, live_tokens_of};
-use super::draft::{Draft, NeededFacts, Refused, counted};
+use super::draft::{Draft, NeededFacts, Refused};
 use super::scene::Scene;
 use super::timing::{POD_TOKEN_USE, UNTIL_REFUSED};
 use super::window::{Window, after, printed};
@@ -23,13 +23,16 @@ pub(super) fn rehearse_key_removal(scene: &Scene<'_>, kid: &ForeignText) -> Draf
     let tokens = live_tokens_of(scene, kid);
     add_live_tokens(&mut draft, &tokens, scene.at);
     match scene.key(kid) {
-        None => leave_unknown(&mut draft, kid),
+        None => {
+            leave_unknown(&mut draft, kid);
+            return draft;
+        }
         Some(key) if key.withdrawn_at.is_some() => {
             draft.answer = format!(
-                "the hub has dropped key {} already; {} of it live, and Keyferry keeps it \
-                 published for them",
+                "the hub has dropped key {} already; Keyferry keeps it published for delivered \
+                 tokens of it that live: {}",
                 key.kid,
-                counted(tokens.len(), "delivered token")
+                tokens.len()
             );
         }
         Some(key) if key.state == KeyState::Signs => refuse_while_it_signs(scene, &mut draft, key),
@@ -120,10 +123,10 @@ fn decide_safe_moment(
         .max(pods)
         .max(last_end.map_or(safe, |end| after(end, UNTIL_REFUSED)));
     draft.answer = format!(
-        "{} of key {} live; it is safe to remove from {} on",
-        counted(tokens.len(), "delivered token"),
+        "key {} is safe to remove from {} on; delivered tokens of it that live: {}",
         key.kid,
-        printed(at)
+        printed(at),
+        tokens.len()
     );
     draft.earliest_safe = Some(SafeMoment {
         at,

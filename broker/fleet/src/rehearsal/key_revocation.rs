@@ -7,7 +7,7 @@ use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::name::{AccessName, ObjectName};
 
 use super::delivered::{DeliveredToken, check_statuses, live_tokens_of};
-use super::draft::{Draft, NeededFacts, Refused, counted};
+use super::draft::{Draft, NeededFacts, Refused};
 use super::key_removal::leave_unknown;
 use super::scene::Scene;
 use super::timing::{
@@ -59,8 +59,8 @@ pub(super) fn rehearse_key_revocation(scene: &Scene<'_>, kid: &ForeignText) -> D
         decide_end(scene, &mut draft, kid, &successor, tokens.len());
     } else {
         draft.answer = format!(
-            "{} of key {kid} live as far as is known; which key signs is not known",
-            counted(tokens.len(), "delivered token")
+            "which key signs is not known; delivered tokens of key {kid} that are known: {}",
+            tokens.len()
         );
     }
     draft.refuse(
@@ -217,10 +217,9 @@ fn decide_end(
     );
     let forgotten = scene.after(until_forgotten(scene.parameters.max_age));
     draft.answer = format!(
-        "{} of key {kid} to replace, done by {}; targets that answer forget the key by {}",
-        counted(count, "delivered token"),
-        printed(replaced),
-        printed(forgotten)
+        "targets that answer forget key {kid} by {}; delivered tokens of it, replaced by {}: {count}",
+        printed(forgotten),
+        printed(replaced)
     );
     if !draft.is_open() {
         draft.earliest_safe = Some(SafeMoment {

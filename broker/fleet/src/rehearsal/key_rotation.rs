@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use keyferry_api::lifetime;
 
-use super::draft::{Draft, NeededFacts, Refused, counted};
+use super::draft::{Draft, NeededFacts, Refused};
 use super::scene::Scene;
 use super::timing::{
     ACTIVATION_PATIENCE, CLOCK_TOLERANCE, HUB_RECOVERY, LEAST_UNTIL_PUBLISHED,
@@ -75,9 +75,8 @@ pub(super) fn rehearse_signing_at_once(scene: &Scene<'_>) -> Draft {
         .count();
     draft.answer = format!(
         "callers without a token wait until {} at most; tokens that Keyferry delivered stay valid; \
-         {} that mint by themselves may be refused at their target",
-        printed(after(published_by, delay)),
-        counted(target_refuses, "client")
+         accesses whose client mints by itself, and may be refused at its target: {target_refuses}",
+        printed(after(published_by, delay))
     );
     draft.earliest_safe = Some(SafeMoment {
         at: after(published_by, delay),

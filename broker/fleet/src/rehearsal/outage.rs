@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::delivered::{add_unrenewed_ends, check_statuses};
-use super::draft::{Draft, NeededFacts, Refused, counted};
+use super::draft::{Draft, NeededFacts, Refused};
 use super::scene::Scene;
 use super::timing::{
     CLOCK_TOLERANCE, DELIVERY_RECOVERY, HUB_RECOVERY, OWN_TOKEN_LIFETIME, REVIEW_LIFETIME,
@@ -109,20 +109,18 @@ fn endings(
     first: Option<Timestamp>,
     end: Option<Timestamp>,
 ) -> String {
-    let known = match (first, end) {
+    let sentence = match (first, end) {
         (Some(first), _) => format!(
-            "{} {} meanwhile, the first at {}",
-            counted(count, "delivered token"),
-            if count == 1 { "ends" } else { "end" },
+            "delivered tokens that end meanwhile: {count}, the first at {}",
             printed(first)
         ),
         (None, Some(_)) => "no delivered token that is known ends meanwhile".to_owned(),
         (None, None) => "no delivered token is known to end".to_owned(),
     };
     if draft.is_open() {
-        return format!("{known}; what is undetermined may end earlier");
+        return format!("{sentence}; what is undetermined may end earlier");
     }
-    known
+    sentence
 }
 
 /// What a replica serves that starts while the hub is down.
@@ -203,10 +201,7 @@ pub(super) fn rehearse_keyferry_outage(scene: &Scene<'_>, lasts: Option<Duration
     if own_minters > 0 {
         draft.add_branch(
             "the hub gets no new signing key, and no target restarts",
-            format!(
-                "{} with tokens of the hub itself: they work",
-                counted(own_minters, "client")
-            ),
+            format!("accesses whose client mints by the hub go on: {own_minters}"),
         );
     }
     draft.add_branch(

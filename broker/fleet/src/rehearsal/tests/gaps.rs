@@ -120,7 +120,7 @@ fn a_status_that_says_too_little_is_named() {
 /// `keyferry explain` knows each reason, but for a connection that is not accepted.
 #[test]
 fn each_reason_is_one_that_explain_knows() {
-    let known: BTreeSet<&str> = Reason::ALL
+    let explained: BTreeSet<&str> = Reason::ALL
         .iter()
         .map(|reason| reason.as_str())
         .chain(Code::ALL.iter().map(|code| code.name()))
@@ -128,7 +128,7 @@ fn each_reason_is_one_that_explain_knows() {
         .collect();
     for event in events() {
         for refusal in rehearsed(&fleet(), &event, &Parameters::default()).refusals {
-            assert!(known.contains(refusal.reason), "{}", refusal.reason);
+            assert!(explained.contains(refusal.reason), "{}", refusal.reason);
         }
     }
 }
