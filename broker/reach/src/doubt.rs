@@ -26,7 +26,7 @@ pub enum Doubt {
     /// Anything else.
     Fact {
         /// What is not known.
-        what: String,
+        description: String,
         /// What would decide it.
         decide: String,
     },
@@ -49,15 +49,15 @@ impl Doubt {
         }
     }
 
-    pub(crate) fn fact(what: impl Into<String>, decide: impl Into<String>) -> Self {
+    pub(crate) fn fact(description: impl Into<String>, decide: impl Into<String>) -> Self {
         Self::Fact {
-            what: what.into(),
+            description: description.into(),
             decide: decide.into(),
         }
     }
 
     /// What is not known.
-    pub fn what(&self) -> String {
+    pub fn description(&self) -> String {
         match self {
             Self::List {
                 target,
@@ -74,7 +74,7 @@ impl Doubt {
                 }
             }
             Self::Door { door, right } => format!("door {door} is not evaluated: {right}"),
-            Self::Fact { what, .. } => what.clone(),
+            Self::Fact { description, .. } => description.clone(),
         }
     }
 

@@ -130,7 +130,7 @@ pub struct ReportedHop {
 #[serde(rename_all = "camelCase")]
 pub struct UndecidedFact {
     /// What.
-    pub what: ForeignText,
+    pub description: ForeignText,
     /// What would decide it.
     pub decide: ForeignText,
 }
@@ -221,7 +221,7 @@ fn hop(hop: &Hop) -> ReportedHop {
 
 fn undecided(doubt: &Doubt) -> UndecidedFact {
     UndecidedFact {
-        what: ForeignText::new(&doubt.what()),
+        description: ForeignText::new(&doubt.description()),
         decide: ForeignText::new(&doubt.decide()),
     }
 }

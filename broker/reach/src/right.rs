@@ -128,24 +128,7 @@ impl Right {
             Self::ImpersonateUser => &[(&["impersonate"], "", "users")],
             Self::ImpersonateGroup => &[(&["impersonate"], "", "groups")],
             Self::ImpersonateAccount => &[(&["impersonate"], "", "serviceaccounts")],
-            Self::ImpersonateConstrained => &[
-                (&["impersonate:user-info"], "authentication.k8s.io", "users"),
-                (
-                    &["impersonate:user-info"],
-                    "authentication.k8s.io",
-                    "groups",
-                ),
-                (
-                    &["impersonate:serviceaccount"],
-                    "authentication.k8s.io",
-                    "serviceaccounts",
-                ),
-                (
-                    &["impersonate:arbitrary-node", "impersonate:associated-node"],
-                    "authentication.k8s.io",
-                    "nodes",
-                ),
-            ],
+            Self::ImpersonateConstrained => CONSTRAINED_IMPERSONATION,
             Self::BindClusterRole => &[(&["bind"], RBAC, "clusterroles")],
             Self::BindRole => &[(&["bind"], RBAC, "roles")],
             Self::EscalateClusterRole => &[(&["escalate"], RBAC, "clusterroles")],
@@ -176,6 +159,26 @@ impl Right {
         1 << (self as u32)
     }
 }
+
+/// The first of the two checks of a request that impersonates by the modes of 1.36.
+const CONSTRAINED_IMPERSONATION: Requests = &[
+    (&["impersonate:user-info"], "authentication.k8s.io", "users"),
+    (
+        &["impersonate:user-info"],
+        "authentication.k8s.io",
+        "groups",
+    ),
+    (
+        &["impersonate:serviceaccount"],
+        "authentication.k8s.io",
+        "serviceaccounts",
+    ),
+    (
+        &["impersonate:arbitrary-node", "impersonate:associated-node"],
+        "authentication.k8s.io",
+        "nodes",
+    ),
+];
 
 /// What controllers of other projects read to apply objects with a credential of their own.
 const USED_BY_CONTROLLERS: Requests = &[

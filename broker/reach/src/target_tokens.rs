@@ -9,7 +9,7 @@ use keyferry_api::audience::is_well_known_hub_audience;
 use keyferry_api::config::{TargetCluster, TokenIssuer};
 use keyferry_api::name::ObjectName;
 use keyferry_kube_authn::Release;
-use keyferry_kube_authn::config::{LoadFault, load_configuration};
+use keyferry_kube_authn::config::{AuthenticationConfiguration, LoadFault, load_configuration};
 use keyferry_kube_authn::token::{ServiceAccountToken, Token};
 use keyferry_kube_authn::validate::{Compiled, validate_configuration};
 use keyferry_kube_authn::verify::{Keys, Union, verify_token};
@@ -64,7 +64,15 @@ impl<'w> TargetTokens<'w> {
             now,
             outcomes: RefCell::default(),
         };
-        if target.cluster.is_none() {
+        target.add_doubts_of_cluster(search);
+        target.read_files(files);
+        target
+    }
+
+    /// Adds what the TargetCluster leaves open.
+    fn add_doubts_of_cluster(&mut self, search: &HubSearch<'w>) {
+        let (hub, name) = (&search.world.hub, self.name);
+        if self.cluster.is_none() {
             let doubt = match hub.lists.is_whole(ListKind::TargetClusters) {
                 true => Doubt::fact(
                     format!(
@@ -74,13 +82,13 @@ impl<'w> TargetTokens<'w> {
                 ),
                 false => Doubt::list(ListKind::TargetClusters),
             };
-            target.open_doubts.push(doubt);
+            self.open_doubts.push(doubt);
         }
-        if target
+        if self
             .cluster
             .is_some_and(|it| it.client_certificates.is_some())
         {
-            target.open_doubts.push(Doubt::fact(
+            self.open_doubts.push(Doubt::fact(
                 "client certificates for the hub itself are not evaluated",
                 "ask the hub: kubectl auth can-i --as",
             ));
@@ -91,32 +99,27 @@ impl<'w> TargetTokens<'w> {
                 || search.fences.hub_audiences.contains(audience)
                 || audience == hub.caller_audience
         };
-        if target
+        if self
             .cluster
             .is_some_and(|it| is_of_hub(it.audience.as_str()))
         {
-            target.open_doubts.push(Doubt::fact(
+            self.open_doubts.push(Doubt::fact(
                 format!("the audience of TargetCluster {name} is the hub's own"),
                 "give the target an audience of its own",
             ));
         }
-        if target
-            .cluster
-            .is_some_and(|it| it.issuer != TokenIssuer::Hub)
-        {
-            target.arrival_doubts.push(Doubt::fact(
+        if self.cluster.is_some_and(|it| it.issuer != TokenIssuer::Hub) {
+            self.arrival_doubts.push(Doubt::fact(
                 "managed issuers are not evaluated",
                 "ask the server: keyferry token",
             ));
         }
-        if target.issuer.is_none() {
-            target.arrival_doubts.push(Doubt::fact(
+        if self.issuer.is_none() {
+            self.arrival_doubts.push(Doubt::fact(
                 format!("the status of TargetCluster {name} names no issuer"),
-                "give --hub-issuer",
+                "give --issuer",
             ));
         }
-        target.read_files(files);
-        target
     }
 
     fn read_files(&mut self, files: Option<&TargetFiles>) {
@@ -161,7 +164,23 @@ impl<'w> TargetTokens<'w> {
                 return;
             }
         };
-        for entry in &loaded.configuration.jwt {
+        self.add_doubts_of_file(&loaded.configuration, bytes);
+        let own_issuers: Vec<String> = self
+            .cluster
+            .and_then(|cluster| cluster.target_issuer.as_ref())
+            .map(|issuer| issuer.as_str().to_owned())
+            .into_iter()
+            .collect();
+        match validate_configuration(&loaded.configuration, minor, &own_issuers) {
+            Ok(compiled) => self.compiled = Some(compiled),
+            Err(invalid) => self.open_doubts.push(refused(invalid.message())),
+        }
+    }
+
+    /// Adds what the file accepts beside the tokens that are imagined.
+    fn add_doubts_of_file(&mut self, configuration: &AuthenticationConfiguration, bytes: &[u8]) {
+        let name = self.name;
+        for entry in &configuration.jwt {
             let is_hub = self
                 .issuer
                 .as_ref()
@@ -186,16 +205,6 @@ impl<'w> TargetTokens<'w> {
                 format!("the file of target {name} reads claims about a Pod"),
                 "keyferry verify with a token of the Pod",
             ));
-        }
-        let own_issuers: Vec<String> = self
-            .cluster
-            .and_then(|cluster| cluster.target_issuer.as_ref())
-            .map(|issuer| issuer.as_str().to_owned())
-            .into_iter()
-            .collect();
-        match validate_configuration(&loaded.configuration, minor, &own_issuers) {
-            Ok(compiled) => self.compiled = Some(compiled),
-            Err(invalid) => self.open_doubts.push(refused(invalid.message())),
         }
     }
 

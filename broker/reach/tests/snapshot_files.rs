@@ -10,7 +10,7 @@ const EMPTY: &str = "apiVersion: v1\nitems: []\nkind: List\nmetadata:\n  resourc
 const PODS: &str = "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: a\n    namespace: b\n  spec:\n    \
     containers:\n    - args:\n      - |\n        - x\n\n        y\n      name: c\nkind: List\nmetadata:\n  resourceVersion: \"\"\n";
 
-fn world() -> World {
+fn new_world() -> World {
     World::new(Namespace::new("keyferry-system").unwrap())
 }
 
@@ -56,7 +56,7 @@ fn a_file_makes_the_list_whole_that_it_is_named_after() {
         ("gaps.yaml", "[]", &[], Some("skipped")),
         ("hub/deeper/pods.yaml", PODS, &[], Some("skipped")),
     ] {
-        let mut world = world();
+        let mut world = new_world();
         let added = world.add_file(path, text).unwrap();
         let words = added.map(|note| match note {
             SnapshotNote::Cut(_) => "cut",
@@ -73,7 +73,7 @@ fn a_file_makes_the_list_whole_that_it_is_named_after() {
             "no data is kept"
         );
     }
-    let mut world = world();
+    let mut world = new_world();
     world.add_file("hub/pods.b.yaml", PODS).unwrap();
     let lists = &world.hub.lists;
     assert!(lists.is_whole_in(ListKind::Pods, "b") && !lists.is_whole_in(ListKind::Pods, "c"));
@@ -117,7 +117,7 @@ fn a_wrong_file_is_named_with_its_fix() {
             ("hub/x.yaml", String::new()),
         ],
     ] {
-        let mut world = world();
+        let mut world = new_world();
         let failed = files
             .iter()
             .find_map(|(path, text)| world.add_file(path, text).err());

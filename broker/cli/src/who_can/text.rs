@@ -27,7 +27,7 @@ pub(super) fn tree(report: &Report) -> String {
     for missing in &report.unread_subjects {
         lines.push(format!(
             "subjects may be missing: {}; to decide: {}",
-            missing.what, missing.decide
+            missing.description, missing.decide
         ));
     }
     if let Some(cut) = report
@@ -87,7 +87,10 @@ fn push_answers(report: &Report, answers: &[&ReportedAnswer], lines: &mut Vec<St
     {
         lines.push(format!("undetermined: {} {}", answer.kind, answer.subject));
         for fact in &answer.undecided {
-            lines.push(format!("    {}; to decide: {}", fact.what, fact.decide));
+            lines.push(format!(
+                "    {}; to decide: {}",
+                fact.description, fact.decide
+            ));
         }
     }
     let no = answers.iter().filter(|answer| answer.answer == "no");
@@ -139,7 +142,7 @@ pub(super) fn table(report: &Report) -> String {
             .collect();
         let detail = match (way, answer.undecided.first(), &answer.nearest_miss) {
             (Some(way), ..) => format!("as {}", way.user),
-            (None, Some(fact), _) => fact.what.to_string(),
+            (None, Some(fact), _) => fact.description.to_string(),
             (None, None, Some(miss)) => miss.to_string(),
             (None, None, None) => String::new(),
         };

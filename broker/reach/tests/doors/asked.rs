@@ -46,7 +46,10 @@ pub(super) fn line(world: &World, subject: &str) -> String {
         }
         Verdict::No { nearest_miss } => nearest_miss.clone().unwrap_or_default(),
         Verdict::Undetermined { doubts } => {
-            let doubts: Vec<String> = doubts.iter().map(keyferry_reach::Doubt::what).collect();
+            let doubts: Vec<String> = doubts
+                .iter()
+                .map(keyferry_reach::Doubt::description)
+                .collect();
             doubts.join(" | ")
         }
     };
