@@ -162,7 +162,7 @@ async fn read_world(on_hub: &OnHub) -> Result<World, TestError> {
             let text = list(plane, kind).await?;
             world.add_file(&format!("{folder}/rbac/{}.yaml", kind.resource()), &text)?;
         }
-        let file = std::fs::read_to_string(plane.authentication_config())?;
+        let file = std::fs::read_to_string(plane.authentication_config_path()?)?;
         world.add_file(&format!("{folder}/authentication.yaml"), &file)?;
         let version = plane.admin().get("/version").await?;
         let release = version["gitVersion"].as_str().unwrap_or_default();
