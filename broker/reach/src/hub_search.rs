@@ -137,7 +137,7 @@ impl<'w> HubSearch<'w> {
         found
     }
 
-    /// Every subject that was read, or that a binding names.
+    /// Every subject that was read, or that a binding names, but Keyferry's own account.
     pub(crate) fn subjects(&self) -> BTreeSet<Subject> {
         let accounts = self.accounts.iter().map(|(_, account)| {
             Subject::ServiceAccount(account.namespace.clone(), account.name.clone())
@@ -146,10 +146,8 @@ impl<'w> HubSearch<'w> {
         let groups = self.rights.groups.iter();
         let groups = groups.map(|name| Subject::Group((*name).to_owned()));
         let anybody = Subject::Group(crate::actor::AUTHENTICATED.to_owned());
-        accounts
-            .chain(users)
-            .chain(groups)
-            .chain([anybody])
+        let all = accounts.chain(users).chain(groups).chain([anybody]);
+        all.filter(|subject| Actor::of_subject(subject) != self.keyferry)
             .collect()
     }
 

@@ -13,9 +13,10 @@ use crate::way::Hop;
 pub const SCHEMA: &str = "keyferry.dev/reach/v1";
 
 /// What every answer assumes.
-pub const ASSUMPTIONS: [&str; 6] = [
+pub const ASSUMPTIONS: [&str; 7] = [
     "authorizers Node,RBAC at the hub and at each target",
     "Keyferry runs, and knows the CA of each target",
+    "Keyferry's own account is left out; docs/concepts/security.md says what a stolen one can do",
     "no other admission policy, webhook, quota or Pod Security refuses a TokenRequest or a Pod",
     "no custom controller creates Pods for others, and a Pod's image can read a file",
     "a User is in no group but system:authenticated; each Group is a subject of its own",
@@ -35,7 +36,7 @@ pub struct Report {
     /// What was asked.
     pub question: AskedQuestion,
     /// What every answer assumes.
-    pub assumptions: [&'static str; 6],
+    pub assumptions: [&'static str; 7],
     /// How many answers were compared with a live cluster; `None` if none was asked.
     pub checked: Option<usize>,
     /// The lists that may have more subjects.
