@@ -17,6 +17,8 @@ mod shipped;
 mod token;
 mod verdict;
 
+pub(crate) use random::Random;
+
 pub use facts::{hold, next_release};
 pub use observed::recorded;
 pub use run::{Cases, Settings, differ};

@@ -45,6 +45,7 @@ pub mod private_sigstore;
 pub mod process;
 pub mod promises;
 pub mod rbac;
+pub mod rbac_questions;
 pub mod readiness;
 pub mod relay;
 pub mod rendered;

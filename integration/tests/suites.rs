@@ -37,6 +37,7 @@ mod install;
 mod lifecycle;
 mod next_release;
 mod node;
+mod rbac;
 mod reach;
 mod releases;
 mod rotation;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         .suite("reach", reach::suite())
         .suite("differential", differential::suite())
         .suite("discovery", discovery::suite())
+        .suite("rbac", rbac::suite())
         .suite("exec_clients", exec_clients::suite())
         .suite("hub_failures", hub_failures::suite())
         .suite("auth_configs", auth_configs::suite())
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         .suite("releases", releases::suite())
         .suite("admission_latency", admission_policies::latency())
         .suite("inputs_at_scale", inputs::at_scale())
+        .suite("rbac_at_scale", rbac::at_scale())
         .suite("installed_pods", node::installed())
         .suite("image_digest", node::image_digest())
         .suite("long_rotation", rotation::long::suite())

@@ -62,6 +62,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/issuer",
         "broker/keys",
         "broker/kube-authn",
+        "broker/kube-rbac",
         "broker/listener",
         "broker/platform",
         "broker/server",

@@ -213,6 +213,7 @@ fn what_is_copied_is_there_and_let_through() {
         "broker/issuer/src",
         "broker/keys/src",
         "broker/kube-authn/src",
+        "broker/kube-rbac/src",
         "broker/listener/src",
         "broker/platform/src",
         "broker/server/src",

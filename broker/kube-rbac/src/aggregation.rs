@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::label_selector::LabelSelector;
-use crate::object::{AggregationRule, RbacObject, Role};
+use crate::object::{AggregationRule, RbacObject, Role, RulesOwner};
 use crate::policy::Policy;
 use crate::rule::PolicyRule;
 
@@ -20,6 +20,16 @@ pub struct AggregatedRole {
     pub name: String,
     /// The rules that it gets.
     pub rules: Vec<PolicyRule>,
+}
+
+/// What the controller does with the aggregated ClusterRoles of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aggregation {
+    /// The ClusterRoles whose rules it writes.
+    pub changed: Vec<AggregatedRole>,
+    /// ClusterRoles whose selectors select no rule, and of which it is not known who wrote the
+    /// stored ones: these may stay or go. The policy keeps them.
+    pub undetermined: Vec<String>,
 }
 
 /// Why the rules of aggregated ClusterRoles cannot be computed.
@@ -40,13 +50,13 @@ impl Policy {
     /// A decision reads only stored rules. Use this for a policy that no controller has seen: a
     /// file, or a change that is not applied yet.
     ///
-    /// The rules come selector by selector, then by the name of the ClusterRole, each rule once.
-    /// If the selectors select no rule at all, the stored rules stay: the controller writes by
-    /// server-side apply, and a field that it leaves out is only removed if it wrote it before.
+    /// The rules come selector by selector, then by the name of the ClusterRole, each rule once. If
+    /// the selectors select no rule at all, the controller leaves the field out of its server-side
+    /// apply, which removes only rules that it wrote itself.
     ///
     /// # Errors
     /// [`AggregationFault`]: the policy is as it was.
-    pub fn aggregate(&mut self) -> Result<Vec<AggregatedRole>, AggregationFault> {
+    pub fn aggregate(&mut self) -> Result<Aggregation, AggregationFault> {
         let mut after = self.clone();
         let mut settled = false;
         for _ in 0..MAX_ROUNDS {
@@ -58,18 +68,33 @@ impl Policy {
         if !settled {
             return Err(AggregationFault::Unsettled);
         }
-        let changed = after.cluster_roles().filter(|role| {
-            let before = self.role(&role.id);
-            before.is_none_or(|before| before.rules != role.rules)
-        });
-        let changed = changed
-            .map(|role| AggregatedRole {
-                name: role.id.name.clone(),
-                rules: role.rules.clone(),
-            })
-            .collect();
+        let mut result = Aggregation::default();
+        let by_label = LabelIndex::of(&after);
+        let mut budget = MAX_RULES;
+        for role in after.cluster_roles() {
+            let Some(aggregation) = &role.aggregation else {
+                continue;
+            };
+            if self
+                .role(&role.id)
+                .is_none_or(|before| before.rules != role.rules)
+            {
+                result.changed.push(AggregatedRole {
+                    name: role.id.name.clone(),
+                    rules: role.rules.clone(),
+                });
+            }
+            if role.rules_owner == RulesOwner::Unknown
+                && !role.rules.is_empty()
+                && after
+                    .gather_rules(role, aggregation, &by_label, &mut budget)?
+                    .is_empty()
+            {
+                result.undetermined.push(role.id.name.clone());
+            }
+        }
         *self = after;
-        Ok(changed)
+        Ok(result)
     }
 
     /// Computes each aggregated ClusterRole once. Returns whether one changed.
@@ -82,9 +107,11 @@ impl Policy {
                 continue;
             };
             let rules = self.gather_rules(role, aggregation, &by_label, &mut budget)?;
-            if !rules.is_empty() && rules != role.rules {
+            let is_written = !rules.is_empty() || role.rules_owner == RulesOwner::Controller;
+            if is_written && rules != role.rules {
                 changed.push(Role {
                     rules,
+                    rules_owner: RulesOwner::Controller,
                     ..role.clone()
                 });
             }

@@ -59,9 +59,9 @@ pub struct WantedUser {
 
 /// A request to act as another user.
 #[derive(Clone, Copy, Debug)]
-pub struct Impersonation<'a> {
+pub struct Impersonation<'p, 'a> {
     /// The policy that decides.
-    pub policy: &'a Policy,
+    pub policy: &'p Policy,
     /// The modes that the apiserver tries.
     pub modes: ImpersonationModes,
     /// The user who sends the request.
@@ -89,7 +89,7 @@ pub struct Impersonated<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImpersonationRefusal {
     /// The right that was asked for.
-    pub attributes: Attributes,
+    pub attributes: Box<Attributes>,
     /// Why it is refused, in the words of the apiserver; empty if no rule allows it.
     pub reason: String,
 }
@@ -131,12 +131,12 @@ impl ImpersonationMode {
     }
 }
 
-impl<'a> Impersonation<'a> {
+impl<'p> Impersonation<'p, '_> {
     /// Returns the user that the request is from now on.
     ///
     /// # Errors
     /// The refusal of the first mode that suits the wanted user.
-    pub fn decide(&self) -> Result<Impersonated<'a>, ImpersonationRefusal> {
+    pub fn decide(&self) -> Result<Impersonated<'p>, ImpersonationRefusal> {
         let mut refusal = None;
         let constrained = self.modes == ImpersonationModes::Constrained;
         let modes = ImpersonationMode::CONSTRAINED
@@ -177,7 +177,7 @@ impl<'a> Impersonation<'a> {
         }
     }
 
-    fn decide_by(&self, mode: ImpersonationMode) -> Result<Impersonated<'a>, ImpersonationRefusal> {
+    fn decide_by(&self, mode: ImpersonationMode) -> Result<Impersonated<'p>, ImpersonationRefusal> {
         let mut check = Check {
             impersonation: self,
             mode,
@@ -220,10 +220,10 @@ fn add_group_of_authentication(user: &mut WantedUser) {
 }
 
 /// The rights of one mode, as they are checked one after the other.
-struct Check<'c, 'a> {
-    impersonation: &'c Impersonation<'a>,
+struct Check<'p, 'a> {
+    impersonation: &'a Impersonation<'p, 'a>,
     mode: ImpersonationMode,
-    ways: Vec<Way<'a>>,
+    ways: Vec<Way<'p>>,
 }
 
 impl Check<'_, '_> {
@@ -240,7 +240,7 @@ impl Check<'_, '_> {
             }
             Decision::Denied { .. } => Err(ImpersonationRefusal {
                 reason: decision.reason(),
-                attributes,
+                attributes: Box::new(attributes),
             }),
         }
     }
@@ -288,7 +288,7 @@ impl Check<'_, '_> {
         let api_group = self.mode.name_group();
         if self.mode.is_constrained() {
             let refuse = |name: &str, reason: &str| ImpersonationRefusal {
-                attributes: self.part(api_group, "groups", "", name),
+                attributes: Box::new(self.part(api_group, "groups", "", name)),
                 reason: reason.to_owned(),
             };
             if groups.iter().any(String::is_empty) {
@@ -317,7 +317,7 @@ impl Check<'_, '_> {
         if self.mode.is_constrained() {
             for (key, values) in extra {
                 if let Some(reason) = extra_fault(key, values) {
-                    let attributes = self.part(GROUP, "userextras", "", "");
+                    let attributes = Box::new(self.part(GROUP, "userextras", "", ""));
                     return Err(ImpersonationRefusal { attributes, reason });
                 }
             }

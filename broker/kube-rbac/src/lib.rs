@@ -68,7 +68,7 @@ mod rule_coverage;
 mod user_name;
 mod who_can;
 
-pub use aggregation::{AggregatedRole, AggregationFault};
+pub use aggregation::{AggregatedRole, Aggregation, AggregationFault};
 pub use decision::{Decision, Fault, GrantedRules, SUPERUSER_GROUP, Way};
 pub use escalation::{EscalationDecision, EscalationRefusal, RoleWrite};
 pub use impersonation::{
@@ -78,8 +78,8 @@ pub use impersonation::{
 pub use label_selector::{LabelSelector, Operator, Requirement};
 pub use near_miss::{Difference, NearMiss};
 pub use object::{
-    AggregationRule, Binding, ObjectId, ObjectKind, RbacObject, Role, RoleKind, RoleRef, Subject,
-    SubjectKind,
+    AggregationRule, Binding, ObjectId, ObjectKind, RbacObject, Role, RoleKind, RoleRef,
+    RulesOwner, Subject, SubjectKind,
 };
 pub use policy::Policy;
 pub use read::{FieldFault, ReadError, Reading, list_items, read_object, read_objects};

@@ -50,6 +50,20 @@ pub struct Role {
     pub rules: Vec<PolicyRule>,
     /// Says whose rules a controller gathers here; only a ClusterRole has it.
     pub aggregation: Option<AggregationRule>,
+    /// Who wrote the rules.
+    pub rules_owner: RulesOwner,
+}
+
+/// Who wrote the rules of a role, by its `managedFields`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RulesOwner {
+    /// The controller that fills aggregated ClusterRoles, and nothing else.
+    Controller,
+    /// Somebody else, perhaps beside the controller.
+    Other,
+    /// The object has no `managedFields`: `kubectl get` leaves them out.
+    #[default]
+    Unknown,
 }
 
 /// Says whose rules an aggregated ClusterRole has.

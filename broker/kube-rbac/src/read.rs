@@ -6,13 +6,15 @@ use serde_json::{Map, Value};
 
 use crate::label_selector::{LabelSelector, Operator, Requirement};
 use crate::object::{
-    AggregationRule, Binding, ObjectId, ObjectKind, RbacObject, Role, RoleKind, RoleRef, Subject,
-    SubjectKind,
+    AggregationRule, Binding, ObjectId, ObjectKind, RbacObject, Role, RoleKind, RoleRef,
+    RulesOwner, Subject, SubjectKind,
 };
 use crate::rule::PolicyRule;
 
 /// The API group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// The field manager of the controller that fills aggregated ClusterRoles.
+const CONTROLLER: &str = "clusterrole-aggregation-controller";
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// How an object is read.
@@ -30,13 +32,13 @@ pub enum Reading {
 #[error("reading {kind} {name:?}: {}{fault}", prefix(.field))]
 pub struct ReadError {
     /// The kind of the object, as written.
-    pub kind: String,
+    pub kind: Box<str>,
     /// Its namespace, empty if it has none.
-    pub namespace: String,
+    pub namespace: Box<str>,
     /// Its name, empty if it has none.
-    pub name: String,
+    pub name: Box<str>,
     /// The part of the object, such as `rules[3]`; empty for the object itself.
-    pub field: String,
+    pub field: Box<str>,
     /// What is wrong with that part.
     pub fault: FieldFault,
 }
@@ -211,6 +213,7 @@ fn read_kind(kind: ObjectKind, object: &Value, reading: Reading) -> Result<RbacO
                 id,
                 labels: metadata.text_map("labels")?,
                 rules: fields.list("rules", read_rule)?,
+                rules_owner: rules_owner(metadata.items("managedFields")?),
                 aggregation: match fields.optional("aggregationRule") {
                     Some(rule) if kind == ObjectKind::ClusterRole => {
                         Some(read_aggregation(rule, reading)?)
@@ -229,6 +232,21 @@ fn read_kind(kind: ObjectKind, object: &Value, reading: Reading) -> Result<RbacO
             })
         }
     })
+}
+
+/// Finds who owns the field `rules`. Managed fields in a form that is not known say nothing.
+fn rules_owner(managed_fields: &[Value]) -> RulesOwner {
+    if managed_fields.is_empty() {
+        return RulesOwner::Unknown;
+    }
+    let mut writers = managed_fields
+        .iter()
+        .filter(|entry| !entry["fieldsV1"]["f:rules"].is_null())
+        .map(|entry| text_of(entry, "manager"));
+    match (writers.next().as_deref(), writers.next()) {
+        (Some(CONTROLLER), None) => RulesOwner::Controller,
+        _ => RulesOwner::Other,
+    }
 }
 
 fn read_rule(fields: &Fields<'_>) -> Result<PolicyRule, Located> {
@@ -343,10 +361,10 @@ fn text_of(value: &Value, member: &str) -> String {
 impl ReadError {
     fn of(object: &Value, field: &str, fault: FieldFault) -> Self {
         Self {
-            kind: text_of(object, "kind"),
-            namespace: text_of(&object["metadata"], "namespace"),
-            name: text_of(&object["metadata"], "name"),
-            field: field.to_owned(),
+            kind: text_of(object, "kind").into(),
+            namespace: text_of(&object["metadata"], "namespace").into(),
+            name: text_of(&object["metadata"], "name").into(),
+            field: field.into(),
             fault,
         }
     }

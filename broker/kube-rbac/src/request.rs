@@ -104,6 +104,16 @@ impl Attributes {
     }
 }
 
+impl ResourceRequest {
+    /// `RESOURCE`, or `RESOURCE/SUBRESOURCE`.
+    pub fn combined(&self) -> String {
+        match self.subresource.as_str() {
+            "" => self.resource.clone(),
+            subresource => format!("{}/{subresource}", self.resource),
+        }
+    }
+}
+
 /// `RESOURCE.GROUP/SUBRESOURCE`, then the name and the namespace if there are any.
 impl fmt::Display for ResourceRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

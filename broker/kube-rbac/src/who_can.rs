@@ -66,7 +66,7 @@ impl Policy {
                 };
                 let ways = answer.principals.entry(principal).or_default();
                 // A binding may name one twice, as a user and as a ServiceAccount.
-                if ways.iter().all(|way| way.binding.id != binding.id) {
+                if ways.last().is_none_or(|way| way.binding.id != binding.id) {
                     let by_rule = |way: &Way<'_>| rules.binary_search(&way.rule_index).is_ok();
                     ways.extend(Way::of(binding, subject, role).filter(by_rule));
                 }

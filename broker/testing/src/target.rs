@@ -10,7 +10,6 @@ mod rbac;
 mod rbac_file;
 mod routes;
 mod rules_review;
-mod user_name;
 mod verify;
 
 use std::sync::{Arc, Mutex};
@@ -27,11 +26,11 @@ use super::{EmbeddedError, locked, random_token};
 use crate::apiserver::EmbeddedApiserver;
 use crate::apiserver::index::NEWEST_MINOR;
 use crate::apiserver::policy::{Decision, ReviewedToken, ServerPolicy};
-use crate::apiserver::request_attributes::RequestAttributes;
 use crate::identity::{AUTHENTICATED, UserInfo};
 use crate::status::ApiError;
 use impersonation::Impersonation;
 use impersonation_headers::{UserMissing, wanted_user};
+use keyferry_kube_rbac::{Attributes, ImpersonationModes};
 use provider::Provider;
 pub use rbac::RbacPolicy;
 pub use rbac_file::RbacError;
@@ -326,7 +325,7 @@ impl ServerPolicy for TargetPolicy {
         OPEN_PATHS.contains(&path)
     }
 
-    fn authorize(&self, user: &UserInfo, attributes: &RequestAttributes) -> Decision {
+    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
         self.rbac().decide(user, attributes)
     }
 
@@ -349,7 +348,7 @@ impl ServerPolicy for TargetPolicy {
     fn resolve_impersonated_user(
         &self,
         bearer: UserInfo,
-        request: &RequestAttributes,
+        request: &Attributes,
         headers: &HeaderMap,
         uri: &str,
     ) -> Result<UserInfo, ApiError> {
@@ -361,7 +360,10 @@ impl ServerPolicy for TargetPolicy {
             None => Ok(bearer),
             Some(wanted) => Impersonation {
                 policy: &self.rbac(),
-                constrained: self.options.minor >= CONSTRAINED_SINCE_MINOR,
+                modes: match self.options.minor {
+                    CONSTRAINED_SINCE_MINOR.. => ImpersonationModes::Constrained,
+                    _ => ImpersonationModes::Legacy,
+                },
                 requestor: &bearer,
                 wanted,
                 request,

@@ -3,13 +3,14 @@
 use std::fmt;
 
 /// The crates that must also compile without the features that others of the workspace enable.
-const CRATES_ALONE: [&str; 6] = [
+const CRATES_ALONE: [&str; 7] = [
     "keyferry-api",
     "keyferry-keys",
     "keyferry-core",
     "keyferry-go-formats",
     "keyferry-cel-kubernetes",
     "keyferry-kube-authn",
+    "keyferry-kube-rbac",
 ];
 /// The checker of Markdown, run by npm's `npx`.
 const MARKDOWN_LINT: &str = "markdownlint-cli2@0.22.1";

@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::policy::{Decision, ServerPolicy};
-use super::request_attributes::RequestAttributes;
+use super::request_attributes::read_attributes;
 use crate::identity::{ANONYMOUS, UNAUTHENTICATED, UserInfo, bearer};
 use crate::status::ApiError;
 
@@ -31,7 +31,7 @@ pub(crate) async fn admit<P: ServerPolicy>(
 
 async fn admitted_user<P: ServerPolicy>(policy: &P, request: &Parts) -> Result<UserInfo, ApiError> {
     let bearer = authenticated_user(policy, request).await?;
-    let attributes = RequestAttributes::of(&request.method, &request.uri);
+    let attributes = read_attributes(&request.method, &request.uri);
     let uri = request.uri.path_and_query().map_or("", |it| it.as_str());
     let user = policy.resolve_impersonated_user(bearer, &attributes, &request.headers, uri)?;
     match policy.authorize(&user, &attributes) {

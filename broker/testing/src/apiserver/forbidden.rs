@@ -2,24 +2,20 @@
 
 use serde_json::{Map, Value};
 
-use super::request_attributes::{RequestAttributes, RequestObject};
 use crate::status::ApiError;
+use keyferry_kube_rbac::{Attributes, RequestTarget};
 
 impl ApiError {
     /// A refusal of what the attributes describe, with the authorizer's reason if it has one.
-    pub(crate) fn not_allowed(
-        username: &str,
-        attributes: &RequestAttributes,
-        reason: &str,
-    ) -> Self {
+    pub(crate) fn not_allowed(username: &str, attributes: &Attributes, reason: &str) -> Self {
         let verb = &attributes.verb;
         let mut details = Map::new();
-        let (subject, refused) = match &attributes.object {
-            RequestObject::Path(path) => (
+        let (subject, refused) = match &attributes.target {
+            RequestTarget::Path(path) => (
                 "forbidden".to_owned(),
                 format!("User {username:?} cannot {verb} path {path:?}"),
             ),
-            RequestObject::Resource(resource) => {
+            RequestTarget::Resource(resource) => {
                 let (kind, name) = (resource.resource.as_str(), resource.name.as_str());
                 let group = resource.group.as_str();
                 for (field, value) in [("name", name), ("group", group), ("kind", kind)] {

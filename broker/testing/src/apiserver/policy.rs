@@ -7,9 +7,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::HeaderMap;
 
-use super::request_attributes::RequestAttributes;
 use crate::identity::UserInfo;
 use crate::status::ApiError;
+use keyferry_kube_rbac::Attributes;
 
 /// What an authorizer decides, with the text of an access review's `reason`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) trait ServerPolicy: Send + Sync + 'static {
     fn is_open(&self, path: &str) -> bool;
 
     /// Decides whether the user may do what the attributes describe.
-    fn authorize(&self, user: &UserInfo, attributes: &RequestAttributes) -> Decision;
+    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision;
 
     /// Reviews a token for any of the audiences; for the server's own if there is none.
     fn review_token(
@@ -60,7 +60,7 @@ pub(crate) trait ServerPolicy: Send + Sync + 'static {
     fn resolve_impersonated_user(
         &self,
         bearer: UserInfo,
-        _request: &RequestAttributes,
+        _request: &Attributes,
         _headers: &HeaderMap,
         _uri: &str,
     ) -> Result<UserInfo, ApiError> {

@@ -1,97 +1,41 @@
 //! What a request does to what, in the terms of an authorizer.
 
 use axum::http::{Method, Uri};
+use keyferry_kube_rbac::{Attributes, ResourceRequest};
 
-/// The verb of a request, and the object of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RequestAttributes {
-    pub(crate) verb: String,
-    pub(crate) object: RequestObject,
-}
-
-/// What a verb is applied to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RequestObject {
-    /// A resource of the API.
-    Resource(ResourcePath),
-    /// Any other path, such as `/version`.
-    Path(String),
-}
-
-/// A resource, with empty texts for what a request does not name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ResourcePath {
-    pub(crate) group: String,
-    pub(crate) resource: String,
-    pub(crate) subresource: String,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl ResourcePath {
-    /// `RESOURCE`, or `RESOURCE/SUBRESOURCE`.
-    pub(crate) fn combined(&self) -> String {
-        if self.subresource.is_empty() {
-            return self.resource.clone();
-        }
-        format!("{}/{}", self.resource, self.subresource)
-    }
-}
-
-impl RequestAttributes {
-    /// The attributes of a verb on a resource.
-    pub(crate) fn on(verb: impl Into<String>, resource: ResourcePath) -> Self {
-        Self {
-            verb: verb.into(),
-            object: RequestObject::Resource(resource),
-        }
-    }
-
-    /// The attributes of an HTTP request, as `RequestInfoFactory` of kube-apiserver finds them.
-    /// The old paths with `watch/` or `proxy/` before the resource are not supported.
-    pub(crate) fn of(method: &Method, uri: &Uri) -> Self {
-        let path = uri.path();
-        let mut parts = path.trim_matches('/').split('/');
-        let resource = match parts.next() {
-            Some("api") => resource("", parts.skip(1)),
-            Some("apis") => match parts.next() {
-                Some(group) if !group.is_empty() => resource(group, parts.skip(1)),
-                _ => None,
-            },
+/// Reads the attributes of an HTTP request, as `RequestInfoFactory` of kube-apiserver does. The old
+/// paths with `watch/` or `proxy/` before the resource are not supported.
+pub(crate) fn read_attributes(method: &Method, uri: &Uri) -> Attributes {
+    let path = uri.path();
+    let mut parts = path.trim_matches('/').split('/');
+    let resource = match parts.next() {
+        Some("api") => resource("", parts.skip(1)),
+        Some("apis") => match parts.next() {
+            Some(group) if !group.is_empty() => resource(group, parts.skip(1)),
             _ => None,
-        };
-        let Some(resource) = resource else {
-            return Self {
-                verb: method.as_str().to_lowercase(),
-                object: RequestObject::Path(path.to_owned()),
-            };
-        };
-        let one = !resource.name.is_empty();
-        let verb = match *method {
-            Method::POST => "create",
-            Method::GET | Method::HEAD if one => "get",
-            Method::GET | Method::HEAD if watches(uri) => "watch",
-            Method::GET | Method::HEAD => "list",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            Method::DELETE if one => "delete",
-            Method::DELETE => "deletecollection",
-            _ => "",
-        };
-        Self::on(verb, resource)
-    }
-
-    /// The namespace; empty for what is in none.
-    pub(crate) fn namespace(&self) -> &str {
-        match &self.object {
-            RequestObject::Resource(resource) => &resource.namespace,
-            RequestObject::Path(_) => "",
-        }
-    }
+        },
+        _ => None,
+    };
+    let Some(resource) = resource else {
+        return Attributes::path(&method.as_str().to_lowercase(), path);
+    };
+    let has_name = !resource.name.is_empty();
+    let verb = match *method {
+        Method::POST => "create",
+        Method::GET | Method::HEAD if has_name => "get",
+        Method::GET | Method::HEAD if watches(uri) => "watch",
+        Method::GET | Method::HEAD => "list",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if has_name => "delete",
+        Method::DELETE => "deletecollection",
+        _ => "",
+    };
+    Attributes::resource(verb, resource)
 }
 
 /// Reads the parts of a path behind the version.
-fn resource<'a>(group: &str, parts: impl Iterator<Item = &'a str>) -> Option<ResourcePath> {
+fn resource<'a>(group: &str, parts: impl Iterator<Item = &'a str>) -> Option<ResourceRequest> {
     let mut parts: Vec<&str> = parts.collect();
     let mut namespace = "";
     if let ["namespaces", name, rest @ ..] = parts.as_slice() {
@@ -102,7 +46,7 @@ fn resource<'a>(group: &str, parts: impl Iterator<Item = &'a str>) -> Option<Res
         }
     }
     let part = |index: usize| parts.get(index).copied().unwrap_or_default().to_owned();
-    (!part(0).is_empty()).then(|| ResourcePath {
+    (!part(0).is_empty()).then(|| ResourceRequest {
         group: group.to_owned(),
         resource: part(0),
         subresource: part(2),
@@ -120,6 +64,8 @@ fn watches(uri: &Uri) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use keyferry_kube_rbac::RequestTarget;
+
     use super::*;
 
     #[test]
@@ -183,10 +129,10 @@ mod tests {
                 "create authentication.k8s.io|selfsubjectreviews|||",
             ),
         ] {
-            let found = RequestAttributes::of(&method, &uri.parse().unwrap());
-            let object = match &found.object {
-                RequestObject::Path(path) => path.clone(),
-                RequestObject::Resource(it) => [
+            let found = read_attributes(&method, &uri.parse().unwrap());
+            let object = match &found.target {
+                RequestTarget::Path(path) => path.clone(),
+                RequestTarget::Resource(it) => [
                     &it.group,
                     &it.resource,
                     &it.subresource,

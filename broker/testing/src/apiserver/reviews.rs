@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::index::ApiResource;
 use super::policy::{Decision, ReviewedToken, ServerPolicy};
-use super::request_attributes::{RequestAttributes, RequestObject, ResourcePath};
 use crate::identity::UserInfo;
 use crate::json_body;
 use crate::status::ApiError;
+use keyferry_kube_rbac::{Attributes, ResourceRequest};
 
 const AUTHENTICATION: &str = "authentication.k8s.io/v1";
 pub(crate) const AUTHORIZATION: &str = "authorization.k8s.io/v1";
@@ -176,9 +176,9 @@ fn access_status<P: ServerPolicy>(
         question.resource_attributes,
         question.non_resource_attributes,
     ) {
-        (Some(it), None) => RequestAttributes::on(
-            it.verb,
-            ResourcePath {
+        (Some(it), None) => Attributes::resource(
+            &it.verb,
+            ResourceRequest {
                 group: it.group,
                 resource: it.resource,
                 subresource: it.subresource,
@@ -186,10 +186,7 @@ fn access_status<P: ServerPolicy>(
                 name: it.name,
             },
         ),
-        (None, Some(it)) => RequestAttributes {
-            verb: it.verb,
-            object: RequestObject::Path(it.path),
-        },
+        (None, Some(it)) => Attributes::path(&it.verb, &it.path),
         (Some(_), Some(_)) => {
             let fault = "spec.nonResourceAttributes: Invalid value: cannot be specified in \
                          combination with resourceAttributes";

@@ -1,7 +1,7 @@
 //! Grants: the embedded hub's whole authorisation. No grant, no access.
 
-use crate::apiserver::request_attributes::{RequestAttributes, RequestObject};
 use crate::identity::UserInfo;
+use keyferry_kube_rbac::{Attributes, RequestTarget};
 
 /// The user or group of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Grant {
         self
     }
 
-    pub(super) fn allows(&self, user: &UserInfo, attributes: &RequestAttributes) -> bool {
+    pub(super) fn allows(&self, user: &UserInfo, attributes: &Attributes) -> bool {
         let is_for_user = match &self.subject {
             Subject::User(name) => *name == user.username,
             Subject::Group(group) => user.groups.contains(group),
@@ -71,14 +71,14 @@ impl Grant {
                 .as_deref()
                 .is_none_or(|granted| granted == requested)
         };
-        let covers_object = match &attributes.object {
-            RequestObject::Resource(object) => {
+        let covers_object = match &attributes.target {
+            RequestTarget::Resource(object) => {
                 is_any_or(&self.api_group, &object.group)
                     && is_any_or(&self.resource, &object.combined())
                     && is_limited_to(&self.namespace, &object.namespace)
                     && is_limited_to(&self.name, &object.name)
             }
-            RequestObject::Path(path) => {
+            RequestTarget::Path(path) => {
                 self.api_group.is_empty()
                     && is_any_or(&self.resource, path)
                     && self.namespace.is_none()

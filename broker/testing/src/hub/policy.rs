@@ -16,10 +16,10 @@ use super::routes::Requests;
 use super::verify::{self, Refusal};
 use super::{DiscoveryAccess, HubOptions, api, oidc};
 use crate::apiserver::policy::{Decision, ReviewedToken, ServerPolicy};
-use crate::apiserver::request_attributes::{RequestAttributes, RequestObject};
 use crate::clock::Clock;
 use crate::identity::{ANONYMOUS, AUTHENTICATED, UserInfo};
 use crate::{EmbeddedError, locked, random_token};
+use keyferry_kube_rbac::{Attributes, RequestTarget};
 
 /// User name behind the broker token.
 const BROKER: &str = "system:serviceaccount:keyferry-system:keyferry";
@@ -96,7 +96,7 @@ impl ServerPolicy for HubPolicy {
 
     /// The broker may do everything, every user may ask about itself, and the rest is what the
     /// grants say.
-    fn authorize(&self, user: &UserInfo, attributes: &RequestAttributes) -> Decision {
+    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
         let is_allowed = *user == broker_user()
             || self.publishes(user, attributes)
             || is_own_review(user, attributes)
@@ -121,21 +121,21 @@ impl ServerPolicy for HubPolicy {
 
 impl HubPolicy {
     /// Whether it is a document of the issuer that the user may read.
-    fn publishes(&self, user: &UserInfo, attributes: &RequestAttributes) -> bool {
+    fn publishes(&self, user: &UserInfo, attributes: &Attributes) -> bool {
         let is_admitted = match self.discovery_access {
             DiscoveryAccess::Anonymous => true,
             DiscoveryAccess::Authenticated => user.username != ANONYMOUS,
         };
-        let document = match &attributes.object {
-            RequestObject::Path(path) => oidc::PATHS.contains(&path.as_str()),
-            RequestObject::Resource(_) => false,
+        let document = match &attributes.target {
+            RequestTarget::Path(path) => oidc::PATHS.contains(&path.as_str()),
+            RequestTarget::Resource(_) => false,
         };
         is_admitted && document
     }
 }
 
-fn is_own_review(user: &UserInfo, attributes: &RequestAttributes) -> bool {
-    let RequestObject::Resource(object) = &attributes.object else {
+fn is_own_review(user: &UserInfo, attributes: &Attributes) -> bool {
+    let RequestTarget::Resource(object) = &attributes.target else {
         return false;
     };
     attributes.verb == "create"

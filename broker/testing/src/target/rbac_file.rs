@@ -1,17 +1,14 @@
 //! Reads an [`RbacPolicy`] from YAML.
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use keyferry_kube_rbac::{AggregationFault, ReadError, Reading, read_objects};
 use serde_json::Value;
 
-use super::rbac::{Binding, PolicyRule, RbacPolicy, Role, RoleRef, Subject};
+use super::rbac::RbacPolicy;
 
 /// The roles and bindings that every cluster starts with, as far as the target answers for them.
 const BOOTSTRAP: &str = include_str!("bootstrap-rbac.yaml");
 /// Lets every authenticated user read everything.
 const EVERY_USER_MAY_READ: &str = include_str!("every-user-may-read.yaml");
-/// The API group of roles and bindings.
-const GROUP: &str = "rbac.authorization.k8s.io/";
 /// The longest file that is read, in bytes.
 const LARGEST: usize = 1 << 20;
 
@@ -26,58 +23,38 @@ pub enum RbacError {
     #[error("reading RBAC objects: the text is not YAML: {0}")]
     Yaml(String),
     /// An object is not what its kind should be.
-    #[error("reading {kind} {name:?}: {fault}")]
-    Object {
-        /// Its kind.
-        kind: String,
-        /// Its name, empty if it has none.
-        name: String,
-        /// What is wrong with it.
-        fault: String,
-    },
-}
-
-#[derive(Deserialize)]
-struct RoleDocument {
-    metadata: Metadata,
-    #[serde(default)]
-    rules: Option<Vec<PolicyRule>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct BindingDocument {
-    metadata: Metadata,
-    role_ref: RoleRef,
-    #[serde(default)]
-    subjects: Option<Vec<Subject>>,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-    namespace: Option<String>,
+    #[error(transparent)]
+    Object(#[from] ReadError),
+    /// The rules of aggregated ClusterRoles cannot be computed.
+    #[error("reading RBAC objects: {0}")]
+    Aggregation(#[from] AggregationFault),
 }
 
 impl RbacPolicy {
     /// Reads the Roles, ClusterRoles and bindings of a YAML text with any number of documents, and
     /// adds the ones that every cluster starts with. Objects of other API groups are skipped: they
-    /// grant nothing.
+    /// grant nothing. An aggregated ClusterRole gets the rules that a controller would write.
     ///
     /// # Errors
-    /// [`RbacError`]: the text is too long or no YAML, or an RBAC object is not valid. An
-    /// aggregated ClusterRole is refused, because its rules are written by a controller.
+    /// [`RbacError`]: the text is too long or no YAML, or an RBAC object is not valid.
     pub fn from_yaml(text: &str) -> Result<Self, RbacError> {
-        let mut policy = Self::default();
-        policy.add(BOOTSTRAP)?;
-        policy.add(text)?;
-        Ok(policy)
+        Self::default().with(BOOTSTRAP)?.with(text)
     }
 
     /// Returns the policy with the objects of a further text. They replace those of the same name.
     pub(super) fn with(&self, text: &str) -> Result<Self, RbacError> {
+        if text.len() > LARGEST {
+            return Err(RbacError::TooLong);
+        }
+        let documents: Vec<Value> = serde_saphyr::from_multiple(text)
+            .map_err(|error| RbacError::Yaml(error.without_snippet().to_string()))?;
         let mut policy = self.clone();
-        policy.add(text)?;
+        for document in documents {
+            for object in read_objects(document, Reading::Strict)? {
+                policy.objects.insert(object);
+            }
+        }
+        policy.objects.aggregate()?;
         Ok(policy)
     }
 
@@ -85,93 +62,16 @@ impl RbacPolicy {
     pub(super) fn every_user_may_read() -> Result<Self, RbacError> {
         Self::from_yaml(EVERY_USER_MAY_READ)
     }
-
-    fn add(&mut self, text: &str) -> Result<(), RbacError> {
-        if text.len() > LARGEST {
-            return Err(RbacError::TooLong);
-        }
-        let documents: Vec<Value> = serde_saphyr::from_multiple(text)
-            .map_err(|error| RbacError::Yaml(error.without_snippet().to_string()))?;
-        documents
-            .into_iter()
-            .try_for_each(|document| self.add_object(document))
-    }
-
-    fn add_object(&mut self, object: Value) -> Result<(), RbacError> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
-        if version == "v1" && kind == "List" {
-            let items = object["items"].as_array().cloned().unwrap_or_default();
-            return items.into_iter().try_for_each(|item| self.add_object(item));
-        }
-        if !version.starts_with(GROUP) {
-            return Ok(());
-        }
-        let name = text(&object["metadata"]["name"]);
-        let refuse = |fault: String| RbacError::Object {
-            kind: kind.clone(),
-            name: name.clone(),
-            fault,
-        };
-        match kind.as_str() {
-            "Role" | "ClusterRole" => {
-                if object
-                    .get("aggregationRule")
-                    .is_some_and(|rule| !rule.is_null())
-                {
-                    return Err(refuse(
-                        "it has an aggregationRule, and a controller would write its rules; fix: \
-                         write the rules into the ClusterRole"
-                            .to_owned(),
-                    ));
-                }
-                let document: RoleDocument = read(object).map_err(&refuse)?;
-                let namespace = place(&kind, document.metadata.namespace).map_err(&refuse)?;
-                // A later object replaces an earlier one, as when it is applied.
-                self.roles
-                    .retain(|role| role.namespace != namespace || role.name != name);
-                self.roles.push(Role {
-                    namespace,
-                    name: document.metadata.name,
-                    rules: document.rules.unwrap_or_default(),
-                });
-            }
-            "RoleBinding" | "ClusterRoleBinding" => {
-                let document: BindingDocument = read(object).map_err(&refuse)?;
-                let namespace = place(&kind, document.metadata.namespace).map_err(&refuse)?;
-                self.bindings
-                    .retain(|binding| binding.namespace != namespace || binding.name != name);
-                self.bindings.push(Binding {
-                    namespace,
-                    name: document.metadata.name,
-                    role_ref: document.role_ref,
-                    subjects: document.subjects.unwrap_or_default(),
-                });
-            }
-            _ => return Err(refuse("it is no role and no binding".to_owned())),
-        }
-        Ok(())
-    }
-}
-
-fn read<T: DeserializeOwned>(object: Value) -> Result<T, String> {
-    serde_json::from_value(object).map_err(|error| error.to_string())
-}
-
-/// The namespace of an object: required unless the kind is cluster-wide.
-fn place(kind: &str, namespace: Option<String>) -> Result<Option<String>, String> {
-    match (kind.starts_with("Cluster"), namespace) {
-        (true, None) => Ok(None),
-        (true, Some(_)) => Err("a cluster-wide object has no namespace; fix: remove it".to_owned()),
-        (false, Some(namespace)) if !namespace.is_empty() => Ok(Some(namespace)),
-        (false, _) => Err("it has no namespace; fix: write metadata.namespace".to_owned()),
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use keyferry_kube_rbac::{Attributes, ResourceRequest};
+
     use super::*;
+    use crate::apiserver::policy::Decision;
+    use crate::identity::UserInfo;
 
     fn refused(text: &str) -> String {
         RbacPolicy::from_yaml(text).unwrap_err().to_string()
@@ -179,7 +79,7 @@ mod tests {
 
     #[test]
     fn lists_and_other_objects_are_read() {
-        let before = RbacPolicy::from_yaml("").unwrap();
+        let before = RbacPolicy::from_yaml("").unwrap().objects;
         let text = "
 apiVersion: v1
 kind: List
@@ -194,9 +94,9 @@ kind: Role
 metadata: {name: a, namespace: b}
 rules: []
 ";
-        let policy = RbacPolicy::from_yaml(text).unwrap();
-        assert_eq!(policy.roles.len(), before.roles.len() + 1);
-        assert_eq!(policy.bindings.len(), before.bindings.len());
+        let policy = RbacPolicy::from_yaml(text).unwrap().objects;
+        assert_eq!(policy.roles().count(), before.roles().count() + 1);
+        assert_eq!(policy.bindings().count(), before.bindings().count());
     }
 
     #[test]
@@ -246,5 +146,46 @@ rules: []
         }
         assert!(refused("a: [").contains("is not YAML"));
         assert!(refused(&"#".repeat(LARGEST + 1)).contains("longer than"));
+    }
+
+    #[test]
+    fn an_aggregated_cluster_role_has_the_rules_of_those_it_selects() {
+        let text = |verb: &str| {
+            format!(
+                "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: all}}
+aggregationRule: {{clusterRoleSelectors: [{{matchLabels: {{part: 'yes'}}}}]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: part, labels: {{part: 'yes'}}}}
+rules: [{{apiGroups: [''], resources: [pods], verbs: [{verb}]}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: all}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: all}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}}]
+"
+            )
+        };
+        let jane = UserInfo {
+            username: "jane".to_owned(),
+            ..UserInfo::default()
+        };
+        let allows = |policy: &RbacPolicy, verb: &str| {
+            let pods = ResourceRequest {
+                resource: "pods".to_owned(),
+                ..ResourceRequest::default()
+            };
+            let decision = policy.decide(&jane, &Attributes::resource(verb, pods));
+            matches!(decision, Decision::Allowed(_))
+        };
+        let policy = RbacPolicy::from_yaml(&text("get")).unwrap();
+        assert!(allows(&policy, "get") && !allows(&policy, "list"));
+        let policy = policy.with(&text("list")).unwrap();
+        assert!(allows(&policy, "list") && !allows(&policy, "get"));
     }
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::TargetPolicy;
+use super::rbac::{path_rule, resource_rule};
 use crate::apiserver::reviews::{AUTHORIZATION, Reviewed, created, read_spec};
 use crate::identity::UserInfo;
 use crate::status::ApiError;
@@ -33,8 +34,11 @@ pub(super) async fn review_own_rules(
     }
     let rbac = target.rbac();
     let (rules, faults) = rbac.rules_for(&user, &namespace);
-    let resources: Vec<Value> = rules.iter().filter_map(|it| it.resource_rule()).collect();
-    let paths: Vec<Value> = rules.iter().filter_map(|it| it.path_rule()).collect();
+    let resources: Vec<Value> = rules
+        .iter()
+        .filter_map(|rule| resource_rule(rule))
+        .collect();
+    let paths: Vec<Value> = rules.iter().filter_map(|rule| path_rule(rule)).collect();
     let mut status = json!({
         "resourceRules": resources, "nonResourceRules": paths, "incomplete": false,
     });
