@@ -26,7 +26,7 @@ pub enum SnapshotError {
         /// The file.
         path: String,
         /// The mistake.
-        error: ObjectError,
+        error: Box<ObjectError>,
     },
     /// It is no YAML or JSON, or has more than the reader takes.
     #[error("{0} cannot be read as YAML or JSON; fix: give what kubectl get -o yaml prints")]
@@ -131,7 +131,7 @@ impl World {
 fn in_file(path: &str, error: ObjectError) -> SnapshotError {
     SnapshotError::Object {
         path: path.to_owned(),
-        error,
+        error: Box::new(error),
     }
 }
 
