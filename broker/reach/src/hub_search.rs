@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::rc::Rc;
 
 use keyferry_api::config::{CertificateSource, Policy};
+use keyferry_api::name::ObjectName;
 
 use crate::accounts::{AccountIndex, AccountSet, Accounts};
 use crate::actor::Actor;
@@ -33,6 +34,7 @@ pub(crate) struct HubSearch<'w> {
     pods_by_account: HashMap<AccountIndex, Vec<usize>>,
     pub(crate) delivered: Vec<DeliveredSecret>,
     pub(crate) offers: Vec<Offer>,
+    offers_by_target: HashMap<ObjectName, Vec<usize>>,
     /// The names of the Secrets with CAs of targets.
     pub(crate) ca_secrets: BTreeSet<String>,
     keyferry: Actor,
@@ -72,6 +74,10 @@ struct Step {
 #[derive(Debug, Default)]
 pub(crate) struct Closure {
     steps: HashMap<Node, Step>,
+    /// The nodes that are one token each.
+    pub(crate) single_tokens: BTreeSet<Node>,
+    /// Whether any node is a token, and not a user of the hub's API alone.
+    pub(crate) has_token: bool,
 }
 
 impl<'w> HubSearch<'w> {
@@ -97,6 +103,11 @@ impl<'w> HubSearch<'w> {
                 pods_by_account.entry(account).or_default().push(index);
             }
         }
+        let mut offers_by_target: HashMap<ObjectName, Vec<usize>> = HashMap::new();
+        for (index, offer) in offers.iter().enumerate() {
+            let of_target = offers_by_target.entry(offer.target.clone()).or_default();
+            of_target.push(index);
+        }
         let ca_secret = |source: &CertificateSource| match source {
             CertificateSource::Secret(name) => Some(name.to_string()),
             _ => None,
@@ -111,6 +122,7 @@ impl<'w> HubSearch<'w> {
             pods_by_account,
             delivered,
             offers,
+            offers_by_target,
             ca_secrets: targets
                 .filter_map(|it| ca_secret(&it.certificate))
                 .collect(),
@@ -118,6 +130,12 @@ impl<'w> HubSearch<'w> {
             edges: RefCell::default(),
             rights,
         }
+    }
+
+    /// The offers for a target.
+    pub(crate) fn offers_for(&self, target: &ObjectName) -> impl Iterator<Item = &Offer> {
+        let indexes = self.offers_by_target.get(target).into_iter().flatten();
+        indexes.filter_map(|index| self.offers.get(*index))
     }
 
     /// The rules with a right, and the names to which they are limited.
@@ -452,6 +470,10 @@ impl Closure {
             hops,
             doubts,
         };
+        self.has_token |= !matches!(node, Node::Actor(_) | Node::Anything);
+        if matches!(node, Node::Held(..) | Node::Delivered(_)) {
+            self.single_tokens.insert(node.clone());
+        }
         self.steps.insert(node.clone(), step);
         queue.push(Reverse((cost, node)));
     }

@@ -53,7 +53,7 @@ impl<'a, 'w> Arrivals<'a, 'w> {
             tokens: Vec::new(),
             refused: None,
         };
-        for offer in search.offers.iter().filter(|it| it.target == *target.name) {
+        for offer in search.offers_for(target.name) {
             arrivals.add_offer(offer);
         }
         arrivals.add_tokens();
@@ -171,17 +171,10 @@ impl<'a, 'w> Arrivals<'a, 'w> {
     /// Tokens that a Pod mounts or that a Secret holds.
     fn add_single_tokens(&mut self) {
         let audience = self.target.cluster.map(|cluster| cluster.audience.as_str());
-        let mut nodes: Vec<Node> = self
-            .closure
-            .nodes()
-            .filter(|node| matches!(node, Node::Held(..) | Node::Delivered(_)))
-            .cloned()
-            .collect();
-        nodes.sort();
-        for node in nodes {
-            match &node {
+        for node in &self.closure.single_tokens {
+            match node {
                 Node::Held(account, own) if Some(&**own) == audience => {
-                    let ways = self.all_ways(&node);
+                    let ways = self.all_ways(node);
                     self.add_issued(*account, ways);
                 }
                 Node::Delivered(index) => {
@@ -191,7 +184,7 @@ impl<'a, 'w> Arrivals<'a, 'w> {
                     if delivered.target != *self.target.name {
                         continue;
                     }
-                    for (hops, doubts) in self.all_ways(&node) {
+                    for (hops, doubts) in self.all_ways(node) {
                         self.tokens.push(Arrival {
                             account: delivered.account,
                             lifetime: delivered.lifetime,

@@ -199,13 +199,10 @@ impl<'a, 'w> Judge<'a, 'w> {
         for arrival in &tokens {
             self.weigh(index, target, arrival, &mut case);
         }
-        let has_token = closure
-            .nodes()
-            .any(|node| !matches!(node, Node::Actor(_) | Node::Anything));
         if target.cluster.is_some() {
             case.doubts.extend(self.doubts_of_accesses(closure));
         }
-        if has_token {
+        if closure.has_token {
             let open = target.open_doubts.iter();
             let open = open.map(|doubt| BTreeSet::from([doubt.clone()]));
             case.doubts.extend(open);
