@@ -61,7 +61,7 @@ pub(super) struct FleetArgs {
     keys: Option<PathBuf>,
     /// Judge as of this time, in RFC 3339 [default: now]
     #[arg(long, value_name = "TIME", hide_short_help = true)]
-    as_of: Option<Timestamp>,
+    at: Option<Timestamp>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = FleetOutput::Table)]
     output: FleetOutput,
@@ -89,7 +89,7 @@ pub(super) async fn run(args: FleetArgs) -> ExitCode {
         Ok(snapshot) => snapshot,
         Err(error) => return ui::command_failed(&error),
     };
-    let fleet = judge(&snapshot, args.as_of.unwrap_or(now));
+    let fleet = judge(&snapshot, args.at.unwrap_or(now));
     let fleet = match args.redact {
         true => redact(fleet),
         false => fleet,

@@ -109,7 +109,9 @@ enum CertifiedServer {
 /// The facts, and what they do not say.
 #[derive(Args)]
 struct SceneArgs {
-    /// When it happens, as 2026-11-23T14:00:00Z [default: now]
+    /// Judge as of this time, in RFC 3339 [default: now]
+    ///
+    /// When the event happens.
     #[arg(long, value_name = "TIME")]
     at: Option<Timestamp>,
     /// A folder with a snapshot, instead of the hub.

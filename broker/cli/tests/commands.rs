@@ -216,15 +216,15 @@ fn what_is_printed_without_a_hub() {
         ("targets-as-json", "targets --config config.yaml -o json"),
         (
             "fleet",
-            "fleet --snapshot snapshot --as-of 2026-01-02T00:04:00Z",
+            "fleet --snapshot snapshot --at 2026-01-02T00:04:00Z",
         ),
         (
             "fleet-as-json",
-            "fleet --snapshot snapshot --as-of 2026-01-02T00:04:00Z --redact -o json",
+            "fleet --snapshot snapshot --at 2026-01-02T00:04:00Z --redact -o json",
         ),
         (
             "fleet-of-a-tenant",
-            "status --snapshot snapshot --as-of 2026-01-02T00:04:00Z -n tenant-a",
+            "status --snapshot snapshot --at 2026-01-02T00:04:00Z -n tenant-a",
         ),
         (
             "runtime-info",
