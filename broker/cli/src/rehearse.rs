@@ -114,23 +114,33 @@ struct SceneArgs {
     /// When the event happens.
     #[arg(long, value_name = "TIME")]
     at: Option<Timestamp>,
-    /// A folder with a snapshot, instead of the hub.
+    /// A folder that keyferry snapshot or kubectl wrote.
+    ///
+    /// Its objects are read instead of those of the hub.
     #[arg(long, value_name = "DIR")]
     snapshot: Option<PathBuf>,
-    /// The only namespace whose accesses are read [default: all]
+    /// Namespace on the hub [default: all]
+    ///
+    /// Only its accesses are read.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Keyferry's configuration file, for discovery.maxAge and maxStaleAuthorization.
+    /// Keyferry's configuration file.
+    ///
+    /// For its `discovery.maxAge` and `maxStaleAuthorization`.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// discovery.maxAge of the server [default: that of --config, else 60s]
-    #[arg(long, value_name = "DURATION", value_parser = lifetime, hide_short_help = true)]
+    #[arg(long = "discovery-max-age", value_name = "DURATION", value_parser = lifetime, hide_short_help = true)]
     max_age: Option<Duration>,
     /// maxStaleAuthorization of the server [default: that of --config, else 5m]
     #[arg(long, value_name = "DURATION", value_parser = lifetime, hide_short_help = true)]
     max_stale_authorization: Option<Duration>,
-    /// Whether replicas have a --state-dir [default: both are shown]
-    #[arg(long, value_name = "true|false", hide_short_help = true)]
+    /// Whether replicas keep the keys on disk, by --state-dir [default: both are shown]
+    #[arg(
+        long = "has-state-dir",
+        value_name = "true|false",
+        hide_short_help = true
+    )]
     state_dir: Option<bool>,
     /// How many replicas run.
     #[arg(

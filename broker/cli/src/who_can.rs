@@ -61,7 +61,7 @@ pub(crate) struct WhoCanArgs {
 /// Where the facts come from, and how the answers are printed.
 #[derive(Args)]
 pub(crate) struct SnapshotArgs {
-    /// A folder with what kubectl get -o yaml printed.
+    /// A folder that keyferry snapshot or kubectl wrote.
     ///
     /// hub/RESOURCE.yaml for each list, and targets/NAME/ with authentication.yaml, release and
     /// rbac/RESOURCE.yaml. A list without its file is not known, so it decides nothing.

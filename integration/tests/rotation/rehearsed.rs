@@ -158,7 +158,7 @@ async fn predict(world: &OnHub) -> Result<Prediction, TestError> {
         "rehearse",
         "key-rotation",
         "--sign-at-once",
-        "--max-age",
+        "--discovery-max-age",
         &max_age,
         "--replicas",
         "1",

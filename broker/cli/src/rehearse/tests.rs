@@ -99,7 +99,10 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_defaults() {
     };
     assert_eq!(seconds("--replicas 1"), (60, 300));
     assert_eq!(seconds(&file), (30, 16));
-    assert_eq!(seconds(&format!("{file} --max-age 2m")), (120, 16));
+    assert_eq!(
+        seconds(&format!("{file} --discovery-max-age 2m")),
+        (120, 16)
+    );
     assert_eq!(
         seconds(&format!("{file} --max-stale-authorization 1m")),
         (30, 60)
