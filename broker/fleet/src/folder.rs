@@ -159,7 +159,13 @@ impl FolderReader {
             },
             FileRole::Gaps => match GapsFile::read(bytes) {
                 Ok(file) => self.gaps_file = Some(file),
-                Err(error) => self.warn(name, &error.to_string()),
+                Err(error) => {
+                    // What it would name is not known, so no list may look whole.
+                    let message = format!("{name} {error}");
+                    self.warn(name, &error.to_string());
+                    self.push_gap(Gap::of_targets(GapCause::Failed, &message));
+                    self.push_gap(Gap::of_accesses(GapCause::Failed, None, &message));
+                }
             },
             FileRole::Authentication(target) => {
                 if let Some(text) = self.target_text(name, bytes, MAX_TARGET_FILE_BYTES) {

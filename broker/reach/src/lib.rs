@@ -1,7 +1,7 @@
 //! Who can do what at which target, by which way: one question, answered from what was read.
 //!
-//! [`world::World`] is what was read of a hub and its targets. [`answer::who_can`] and
-//! [`answer::reach`] answer from it. The hub's RBAC opens [doors](doors): each makes one identity
+//! [`world::World`] is what was read of a hub and its targets. [`answer::answer_question`]
+//! answers from it. The hub's RBAC opens [`doors`]: each makes one identity
 //! another, or gives it a token. A token meets the target's AuthenticationConfiguration, and the
 //! user that comes out meets the target's RBAC.
 //!

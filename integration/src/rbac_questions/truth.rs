@@ -200,7 +200,13 @@ async fn write_object(plane: &ControlPlane, object: Value) -> Result<(), TestErr
         Some(namespace) => format!("{API}/namespaces/{namespace}/{kind}s"),
         None => format!("{API}/{kind}s"),
     };
-    plane.admin().create(&collection, &object).await?;
+    // By PUT: the controller of aggregated ClusterRoles writes by server-side apply, and so may create
+    // one again that was deleted a moment ago.
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    plane
+        .admin()
+        .replace(&format!("{collection}/{name}"), &object)
+        .await?;
     Ok(())
 }
 

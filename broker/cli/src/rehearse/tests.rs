@@ -90,7 +90,7 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_defaults() {
     std::fs::write(&path, text).unwrap();
     let file = format!("--config {}", path.display());
     let seconds = |line: &str| {
-        let (_, scene) = parsed(&format!("rehearse hub-outage {line}").trim().to_owned()).unwrap();
+        let (_, scene) = parsed(format!("rehearse hub-outage {line}").trim()).unwrap();
         let parameters = scene.parameters().unwrap();
         (
             parameters.max_age.as_secs(),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use keyferry_fleet::folder::GapsFile;
 use keyferry_platform::regular_file;
 use keyferry_reach::world::{MAX_SNAPSHOT_BYTES, SnapshotNote, World};
 
@@ -9,6 +10,17 @@ use crate::command_error::CommandError;
 
 /// The most files of a snapshot.
 const MAX_FILES: usize = 20_000;
+
+/// The file in which `keyferry snapshot` names the lists that it could not read whole.
+const GAPS_FILE: &str = "gaps.yaml";
+/// The most bytes of that file.
+const MAX_GAPS_BYTES: u64 = 1 << 20;
+
+/// The lists that a snapshot has a file of, and has not read whole.
+#[derive(Default)]
+struct PartialLists {
+    gaps: GapsFile,
+}
 
 /// Reads every file of the folder into the world. Returns what its reader should know.
 ///
@@ -26,6 +38,7 @@ pub(super) fn read(folder: &Path, world: &mut World) -> Result<Vec<String>, Comm
         ));
     }
     files.sort();
+    let partial = PartialLists::read(folder)?;
     let (mut left, mut notes) = (MAX_SNAPSHOT_BYTES, Vec::new());
     for file in files {
         let path = folder.join(&file);
@@ -35,11 +48,49 @@ pub(super) fn read(folder: &Path, world: &mut World) -> Result<Vec<String>, Comm
         let text = String::from_utf8(bytes)
             .map_err(|_| CommandError::new(format!("{} is not UTF-8", path.display())))?;
         let added = world
-            .add_file(&file.to_string_lossy(), &text)
+            .add_file(&partial.path_of(&file.to_string_lossy()), &text)
             .map_err(|error| CommandError::of_line(&error.to_string()))?;
         notes.extend(added.and_then(|note| words(&note)));
     }
     Ok(notes)
+}
+
+impl PartialLists {
+    fn read(folder: &Path) -> Result<Self, CommandError> {
+        let path = folder.join(GAPS_FILE);
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let wrong = |error: &dyn std::fmt::Display| {
+            CommandError::new(format!("reading {}: {error}", path.display()))
+        };
+        let bytes = regular_file::read_regular_file(&path, MAX_GAPS_BYTES)
+            .map_err(|error| wrong(&error))?;
+        let gaps = GapsFile::read(&bytes).map_err(|error| wrong(&error))?;
+        Ok(Self { gaps })
+    }
+
+    /// The path by which a file is read. A list that is not whole gets a name of no list: its
+    /// objects exist, and nothing follows from what is not in it.
+    fn path_of(&self, file: &str) -> String {
+        let parts: Vec<&str> = file.split('/').collect();
+        match parts.as_slice() {
+            ["hub", name] if self.is_partial(None, name) => format!("hub/part-of-{name}"),
+            ["targets", target, "rbac", name] if self.is_partial(Some(target), name) => {
+                format!("targets/{target}/rbac/part-of-{name}")
+            }
+            _ => file.to_owned(),
+        }
+    }
+
+    fn is_partial(&self, target: Option<&str>, file: &str) -> bool {
+        let resource = |text: &str| text.split('.').next().unwrap_or_default().to_owned();
+        let is_about = |gap: &keyferry_fleet::gap::Gap| {
+            gap.target.as_ref().map(|name| name.as_str()) == target
+                && resource(&gap.resource) == resource(file)
+        };
+        (target.is_none() && self.gaps.tenant.is_some()) || self.gaps.gaps.iter().any(is_about)
+    }
 }
 
 fn words(note: &SnapshotNote) -> Option<String> {
@@ -82,4 +133,48 @@ fn list_files(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<()
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_with_a_gap_is_no_whole_list() {
+        let partial = |text: &str| PartialLists {
+            gaps: GapsFile::read(text.as_bytes()).unwrap(),
+        };
+        let whole = partial("schema: keyferry.dev/snapshot/v1\n");
+        let refused = partial(
+            "schema: keyferry.dev/snapshot/v1\ngaps:\n- {resource: targetclusters.keyferry.dev, cause: Refused}\n",
+        );
+        let tenant = partial("schema: keyferry.dev/snapshot/v1\ntenant: tenant-a\n");
+        for (lists, file, path) in [
+            (&whole, "hub/targetclusters.yaml", "hub/targetclusters.yaml"),
+            (
+                &refused,
+                "hub/targetclusters.yaml",
+                "hub/part-of-targetclusters.yaml",
+            ),
+            (
+                &refused,
+                "hub/targetaccesses.yaml",
+                "hub/targetaccesses.yaml",
+            ),
+            (
+                &refused,
+                "targets/prod/rbac/roles.yaml",
+                "targets/prod/rbac/roles.yaml",
+            ),
+            (
+                &tenant,
+                "hub/targetaccesses.yaml",
+                "hub/part-of-targetaccesses.yaml",
+            ),
+            (&tenant, "targets/prod/release", "targets/prod/release"),
+        ] {
+            assert_eq!(lists.path_of(file), path);
+        }
+    }
 }

@@ -33,7 +33,9 @@ pub struct GapsFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GapsFileError {
     /// It is too large.
-    #[error("is larger than {MAX_GAPS_BYTES} bytes, and was not read")]
+    #[error(
+        "is larger than {MAX_GAPS_BYTES} bytes or has more than {MAX_GAPS} gaps, and was not read"
+    )]
     TooLarge,
     /// It is not YAML.
     #[error("is not YAML, and was not read")]
@@ -90,11 +92,16 @@ impl GapsFile {
         if view.schema != SCHEMA {
             return Err(GapsFileError::OtherVersion);
         }
+        // A gap that is not read would make its list look whole.
+        if view.gaps.len() > MAX_GAPS {
+            return Err(GapsFileError::TooLarge);
+        }
+        let tenant = view.tenant.map(Namespace::new).transpose();
         Ok(Self {
             read_at: view.read_at,
             user: view.user,
-            tenant: view.tenant.and_then(|name| Namespace::new(name).ok()),
-            gaps: view.gaps.iter().take(MAX_GAPS).map(GapView::gap).collect(),
+            tenant: tenant.map_err(|_| GapsFileError::Unreadable)?,
+            gaps: view.gaps.iter().map(GapView::gap).collect(),
         })
     }
 
