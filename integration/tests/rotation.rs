@@ -43,6 +43,7 @@ pub(crate) fn suite() -> BoxedSuite {
         .concurrent_tests(10)
         .limit(Duration::from_secs(600))
         .beside(on_hub::suite())
+        .beside(on_hub::rehearsal())
         .beside(managed_issuer::suite())
         .test("under_load_max_age_60", |ground| {
             under_load::rotate(ground, 60, Soaks::Together)
