@@ -371,7 +371,9 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
     // The README's transcript covers `demo`, the exec plugin of the kubeconfig above covers
     // `credential`, and the rotation suite, which rotates the hub's keys, covers `revoke`.
     // `onboarding.rs` covers `onboard` and `offboard`, the suite of Flux the approval of client
-    // certificates, and the suite of inputs `runtime-info`, for which a target needs an identity.
+    // certificates, `tree` and `inspect`, and the suite of inputs `runtime-info`, for which a target
+    // needs an identity. The suite of rotations covers `rehearse`, the suite `reach` what `who-can`
+    // and `reach` answer, and `dashboard` runs until its reader ends it: its own tests have it.
     let elsewhere = [
         "demo",
         "help",
@@ -381,6 +383,12 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
         "offboard",
         "approve-certificates",
         "runtime-info",
+        "tree",
+        "inspect",
+        "rehearse",
+        "who-can",
+        "reach",
+        "dashboard",
     ];
     let shell = place
         .shell("left-out", &place.world.broker, "tenant-a")
