@@ -11,6 +11,7 @@ mod onboarding;
 mod other_sources;
 pub(crate) mod sidecar;
 pub(crate) mod stage;
+mod tree;
 
 use std::time::Duration;
 
@@ -61,6 +62,14 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "beside_kustomize_controller_one_account_has_all_rights",
             sidecar::one_account_has_all_rights,
+        )
+        .test(
+            "the_tree_of_an_access_shows_each_step",
+            tree::shows_each_step_to_an_admin_and_to_a_tenant,
+        )
+        .test(
+            "a_token_of_the_hub_is_inspected",
+            tree::a_token_of_the_hub_is_inspected_with_its_published_keys,
         )
         .test_alone(
             "a_config_map_with_anothers_address_gets_nowhere",

@@ -1,6 +1,6 @@
 //! The doors from one identity to another, or to a token: the closed list, version 1.
 //!
-//! Doors 1 to 5, 7 and 8 are evaluated. Of whoever holds the rights of another door, every answer
+//! Doors 1 to 5, 7 and 8 are evaluated. Of a holder of the rights of another door, every answer
 //! that is not a yes is undetermined.
 
 pub(crate) mod impersonate;

@@ -65,7 +65,7 @@ impl<'w> Fences<'w> {
         }
     }
 
-    /// Whether the account may get a token for the audience, whoever asks.
+    /// Whether the account may get a token for the audience, by any caller.
     pub(crate) fn issue(&self, namespace: &str, account: &str, audience: &str) -> Issue {
         let pairs = self.hub.pairs.as_ref();
         let name = format!("{namespace}/{account}");

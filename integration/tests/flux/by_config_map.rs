@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::stage::{Stage, access, access_to, config_map_path, declare, user, who_applied};
 
-const TENANT: &str = "tenant-b";
+pub(super) const TENANT: &str = "tenant-b";
 const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -> TestResult {
@@ -164,7 +164,7 @@ async fn put_config_map(
     Ok(())
 }
 
-async fn apply<'a>(
+pub(super) async fn apply<'a>(
     hub: &ControlPlane,
     name: &'a str,
     url: &str,

@@ -68,8 +68,8 @@ impl Judgement<'_> {
                 .map(ForeignText::new),
             reachable,
             certificate_authority: authority,
-            file_active: file_active(accepted),
-            keys_read: keys_read(accepted),
+            file_active: self.proven_by_tokens(accepted),
+            keys_read: self.proven_by_tokens(accepted),
             accepted,
             accesses: users.len(),
             tenants: tenant_count(users),
@@ -210,6 +210,19 @@ impl Judgement<'_> {
         };
         let finding = Judged::new(Health::Attention, "Ready", reason, cause);
         Some(finding.with_next(describe.to_owned()))
+    }
+
+    /// Whether the file is active and the keys are read. A token that was accepted lately proves
+    /// both; a 401 has several causes, of which each is one.
+    fn proven_by_tokens(&self, accepted: AcceptedFacts) -> Answer {
+        match (accepted.accepted, accepted.refused, accepted.asked_at) {
+            (0, 0, _) => unknown("no token was tried"),
+            (0, _, _) => unknown("the target refuses its tokens (401), which has several causes"),
+            (_, _, Some(at)) if self.is_old_answer(at) => {
+                unknown(format!("last asked at {}", minute(at)))
+            }
+            _ => Answer::Yes,
+        }
     }
 
     fn reachable(
@@ -438,7 +451,11 @@ fn accepted_facts(status: Option<&TargetClusterStatus>, users: &[&AccessFacts]) 
             accepted: counts.accepted,
             refused: counts.refused,
             unanswered: counts.unanswered,
-            asked: counts.accepted + counts.refused + counts.unanswered,
+            // A folder may say any number.
+            asked: counts
+                .accepted
+                .saturating_add(counts.refused)
+                .saturating_add(counts.unanswered),
             asked_at: status.and_then(|status| time(status.last_probe_time.as_ref())),
         };
     }
@@ -453,19 +470,6 @@ fn accepted_facts(status: Option<&TargetClusterStatus>, users: &[&AccessFacts]) 
         facts.asked_at = facts.asked_at.max(access.asked_at);
     }
     facts
-}
-
-/// A token that was accepted proves the file. A 401 has several causes, of which this is one.
-fn file_active(accepted: AcceptedFacts) -> Answer {
-    match (accepted.accepted, accepted.refused) {
-        (0, 0) => unknown("no token was tried"),
-        (0, _) => unknown("the target refuses its tokens (401), which has several causes"),
-        _ => Answer::Yes,
-    }
-}
-
-fn keys_read(accepted: AcceptedFacts) -> Answer {
-    file_active(accepted)
 }
 
 /// Why nothing proves that a target works.
