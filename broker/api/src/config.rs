@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 
 use crate::name::{AccessName, ObjectName};
 
-pub use access::{ArgoCd, Delivery, TargetAccess};
+pub use access::{ArgoCd, Delivery, SecretShape, TargetAccess};
 pub(crate) use access_spec::TargetAccessObject;
 pub use access_spec::{ArgoCdForm, DeletionPolicy, DeliveryType, Probe};
 pub use address::{proxy as proxy_address, server as server_address, server_name};

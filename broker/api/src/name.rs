@@ -102,6 +102,24 @@ pub fn check_label(text: &str) -> Result<(), NameError> {
     check_segment(text)
 }
 
+/// Checks the value of a label, by `IsValidLabelValue` of kubernetes apimachinery. It may be empty.
+pub(crate) fn check_label_value(text: &str) -> Result<(), LabelValueError> {
+    let is_end = |byte: &u8| byte.is_ascii_alphanumeric();
+    let bytes = text.as_bytes();
+    let is_valid = text.len() <= 63
+        && bytes.first().is_none_or(is_end)
+        && bytes.last().is_none_or(is_end)
+        && bytes
+            .iter()
+            .all(|byte| is_end(byte) || b"-._".contains(byte));
+    is_valid.then_some(()).ok_or(LabelValueError)
+}
+
+/// A text is not the value of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not the value of a label: at most 63 letters, digits, -, _ and ., and a letter or digit at either end")]
+pub(crate) struct LabelValueError;
+
 fn check_subdomain(text: &str) -> Result<(), NameError> {
     if text.len() > 253 {
         return Err(NameError::TooLong(253));

@@ -175,6 +175,16 @@ pub(crate) fn set(schema: &mut Schema) {
     schema.insert("x-kubernetes-list-type".to_owned(), json!("set"));
 }
 
+/// A mapping of at most so many texts, each of at most so many characters.
+pub(crate) fn texts_by_name(entries: usize, chars: usize) -> impl FnMut(&mut Schema) {
+    move |schema| {
+        schema.insert("maxProperties".to_owned(), json!(entries));
+        if let Some(Value::Object(value)) = schema.get_mut("additionalProperties") {
+            value.insert("maxLength".to_owned(), json!(chars));
+        }
+    }
+}
+
 /// A list whose entries are identified by `key`.
 fn map_by(schema: &mut Schema, key: &str) {
     schema.insert("x-kubernetes-list-type".to_owned(), json!("map"));

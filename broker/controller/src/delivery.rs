@@ -330,6 +330,7 @@ impl Deliveries {
                 object_name: None,
                 lifetime: None,
                 argo_cd: None,
+                secret: None,
             }))
         });
         let offered: Vec<_> = offered.collect();

@@ -2,6 +2,7 @@
 //! delivered.
 
 mod deliveries;
+pub(super) mod secret_shape;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use super::generation::Generation;
 use super::mistake::Mistake;
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::service_account::Uid;
+
+pub use secret_shape::SecretShape;
 
 /// One entry of `deliveries[]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Delivery {
     pub lifetime: Option<Duration>,
     /// What an Argo CD cluster Secret contains besides the connection.
     pub argo_cd: Option<ArgoCd>,
+    /// How the Secret of a `KubeConfigSecret` is written, if the access says it.
+    pub secret: Option<SecretShape>,
 }
 
 impl Delivery {

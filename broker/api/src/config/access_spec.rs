@@ -5,11 +5,14 @@
     reason = "two columns of the same type are two attributes with the same text"
 )]
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::access::secret_shape::{MAX_ENTRIES, MAX_VALUE_CHARS};
 use super::check::Check;
 use crate::name::ObjectName;
 use crate::schema::{self, LABEL_PATTERN, choice_names, validation_rule};
@@ -128,6 +131,31 @@ pub(super) struct DeliverySpec {
     /// What an Argo CD cluster Secret holds beside the connection.
     #[serde(rename = "argoCD")]
     pub(super) argo_cd: Option<ArgoCdSpec>,
+    /// How the Secret of a KubeConfigSecret is written, for consumers that look for more than its
+    /// name.
+    pub(super) secret: Option<SecretSpec>,
+}
+
+/// The field `secret` of a delivery as written.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SecretSpec {
+    /// The key of the kubeconfig. Without it value.
+    #[schemars(length(min = 1, max = 253), extend("pattern" = "^[-._a-zA-Z0-9]+$"))]
+    pub(super) key: Option<String>,
+    /// The Secret's type; none of Kubernetes' own. Without it Opaque.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 253), extend("pattern" = "^[-._/a-zA-Z0-9]+$"))]
+    pub(super) secret_type: Option<String>,
+    /// Labels beside Keyferry's own, such as istio/multiCluster. Names by which Keyferry, Kubernetes,
+    /// Argo CD or Cluster API act are refused.
+    #[serde(default)]
+    #[schemars(transform = schema::texts_by_name(MAX_ENTRIES, 63))]
+    pub(super) labels: BTreeMap<String, String>,
+    /// Annotations beside Keyferry's own, with the same names refused.
+    #[serde(default)]
+    #[schemars(transform = schema::texts_by_name(MAX_ENTRIES, MAX_VALUE_CHARS))]
+    pub(super) annotations: BTreeMap<String, String>,
 }
 
 /// The field `argoCD` of a delivery as written.
@@ -142,7 +170,7 @@ pub(super) struct ArgoCdSpec {
     pub(super) form: Option<String>,
 }
 
-fn delivery_rules() -> [ValidationRule; 4] {
+fn delivery_rules() -> [ValidationRule; 5] {
     [
         validation_rule(
             "!(self.type in ['HTTP', 'Exec']) || !has(self.objectName)",
@@ -161,6 +189,10 @@ fn delivery_rules() -> [ValidationRule; 4] {
             "self.type != 'ClusterAPISecret' || !has(self.objectName) \
              || self.objectName.endsWith('-kubeconfig')",
             "the object of a ClusterAPISecret is named <cluster>-kubeconfig",
+        ),
+        validation_rule(
+            "self.type == 'KubeConfigSecret' || !has(self.secret)",
+            "only a delivery of type KubeConfigSecret has secret",
         ),
     ]
 }

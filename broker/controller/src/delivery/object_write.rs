@@ -115,7 +115,7 @@ impl Deliveries {
                     .await;
             }
             Step::Create => None,
-            Step::Replace(owned) => self.remove_if_immutable(write, owned).await?,
+            Step::Replace(owned) => self.remove_if_immutable(write, owned, &planned).await?,
         };
         self.check_conflicting_objects(run, delivery, place, target)
             .await?;
@@ -272,14 +272,15 @@ impl Deliveries {
             .map(Some)
     }
 
-    /// Returns the object to replace. An immutable one is removed instead, and the write creates
-    /// another.
+    /// Returns the object to replace. One that is immutable, or whose type is another, is removed
+    /// instead, and the write creates another.
     async fn remove_if_immutable<'a>(
         &self,
         write: &ObjectWrite<'_>,
         owned: OwnedObject<'a>,
+        planned: &ObjectBody,
     ) -> Result<Option<OwnedObject<'a>>, DeliveryError> {
-        if !owned.immutable() {
+        if !owned.immutable() && planned.has_type_of(&owned) {
             return Ok(Some(owned));
         }
         match self.remove_object(write.object_place, write.owner).await? {

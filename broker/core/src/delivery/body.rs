@@ -1,6 +1,8 @@
 //! A rendered object, and the metadata that every delivered object carries.
 
-use keyferry_api::config::Delivery;
+use std::collections::BTreeSet;
+
+use keyferry_api::config::{Delivery, SecretShape};
 use keyferry_api::name;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -8,7 +10,7 @@ use zeroize::Zeroize;
 
 use super::form::Form;
 use super::ownership::{
-    DIGEST_ANNOTATION, EXPIRES_AT, KEY_ID, OwnedObject, RENEW_AT, TARGET_ANNOTATION, TOKEN_ID,
+    DIGEST_ANNOTATION, EXPIRES_AT, FURTHER_NAMES, KEY_ID, OwnedObject, RENEW_AT, TARGET_ANNOTATION, TOKEN_ID,
 };
 use super::place::ObjectPlace;
 use super::{CredentialNote, Snapshot, client_certificate};
@@ -45,8 +47,10 @@ impl ObjectBody {
             else {
                 continue;
             };
+            let earlier = further_names(held, field);
             for (key, value) in theirs {
-                if !key.starts_with("keyferry.dev/") && !ours.contains_key(key) {
+                let is_theirs = !key.starts_with("keyferry.dev/") && !earlier.contains(key);
+                if is_theirs && !ours.contains_key(key) {
                     ours.insert(key.clone(), value.clone());
                 }
             }
@@ -76,6 +80,11 @@ impl ObjectBody {
             metadata.insert("resourceVersion".to_owned(), json!(version));
         }
         self
+    }
+
+    /// Whether it can replace an object that was read, whose type cannot change.
+    pub fn has_type_of(&self, held: &OwnedObject<'_>) -> bool {
+        self.value["type"] == held.object()["type"]
     }
 
     /// A copy of an object that was read, with the same metadata and no data. It empties an object
@@ -153,6 +162,32 @@ fn wipe_strings(object: &mut Value) {
     }
 }
 
+/// The labels and annotations that an access asks for beside Keyferry's own, so that they go when it
+/// asks for them no more.
+fn written_further_names(shape: &SecretShape) -> Option<String> {
+    let names = [("labels", &shape.labels), ("annotations", &shape.annotations)];
+    let names: Vec<String> = names
+        .into_iter()
+        .flat_map(|(field, entries)| entries.keys().map(move |key| format!("{field}:{key}")))
+        .collect();
+    (!names.is_empty()).then(|| names.join(" "))
+}
+
+/// Those of one field that an object which was read was written with. Its annotation is a tenant's
+/// to edit, who then keeps or loses labels of its own Secret.
+fn further_names(held: &Value, field: &str) -> BTreeSet<String> {
+    let names = held
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(FURTHER_NAMES))
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    names
+        .split(' ')
+        .filter_map(|name| name.strip_prefix(field)?.strip_prefix(':'))
+        .map(str::to_owned)
+        .collect()
+}
+
 /// Adds to the fields of a delivery type what every object carries: its name, its owner, and its
 /// renewal time.
 pub(super) fn add_metadata(
@@ -173,8 +208,10 @@ pub(super) fn add_metadata(
     {
         labels["keyferry.dev/access-name"] = json!(access);
     }
+    let mut annotations = json!({});
     if let Some(members) = object.as_object_mut() {
         members.remove("labels");
+        annotations = members.remove("annotations").unwrap_or(annotations);
     }
     object["apiVersion"] = json!(place.kind.api_version());
     object["kind"] = json!(place.kind.as_str());
@@ -184,8 +221,11 @@ pub(super) fn add_metadata(
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": access, "uid": snapshot.owner.as_str(), "controller": true,
         }],
     });
-    let form = Form::of(&object, delivery, snapshot);
-    let mut annotations = json!({ TARGET_ANNOTATION: snapshot.target.name.as_str() });
+    let form = Form::of(&object, &annotations, delivery, snapshot);
+    annotations[TARGET_ANNOTATION] = json!(snapshot.target.name.as_str());
+    if let Some(names) = delivery.secret.as_ref().and_then(written_further_names) {
+        annotations[FURTHER_NAMES] = json!(names);
+    }
     if let Some(note) = note {
         annotations[EXPIRES_AT] = json!(note.expires_at.to_string());
         annotations[RENEW_AT] = json!(note.renew_at.to_string());

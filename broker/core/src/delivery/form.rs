@@ -14,12 +14,18 @@ use super::ownership::{EXPIRES_AT, KEY_ID, RENEW_AT, TARGET_ANNOTATION, TOKEN_ID
 pub struct Form {
     inputs: String,
     labels: Vec<(String, String)>,
+    annotations: Vec<(String, String)>,
 }
 
 impl Form {
-    /// Computes the form of an object without annotations. If the object contains a token, its data
-    /// counts only in [`Form::digest_with`].
-    pub(super) fn of(object: &Value, delivery: &Delivery, snapshot: &Snapshot<'_>) -> Self {
+    /// Computes the form of an object without annotations, and of those that the access asks for.
+    /// If the object contains a token, its data counts only in [`Form::digest_with`].
+    pub(super) fn of(
+        object: &Value,
+        annotations: &Value,
+        delivery: &Delivery,
+        snapshot: &Snapshot<'_>,
+    ) -> Self {
         let target = snapshot.target;
         let mut inputs = json!({
             "metadata": object["metadata"], "kind": object["kind"], "type": object["type"], "spec": object["spec"],
@@ -34,18 +40,18 @@ impl Form {
         if let Some(rules) = &target.client_certificates {
             inputs["lifetime"] = json!(rules.max_lifetime.as_secs());
         }
+        let annotations = sorted_texts(annotations);
+        // Absent without any, because the digests of objects that exist would change with it.
+        if !annotations.is_empty() {
+            inputs["annotations"] = json!(annotations);
+        }
         let labels = object
             .pointer("/metadata/labels")
-            .and_then(Value::as_object);
-        let labels = labels
-            .into_iter()
-            .flatten()
-            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-        let mut labels: Vec<_> = labels.collect();
-        labels.sort();
+            .map_or_else(Vec::new, sorted_texts);
         Self {
             inputs: canonical(&inputs),
             labels,
+            annotations,
         }
     }
 
@@ -68,14 +74,28 @@ impl Form {
         URL_SAFE_NO_PAD.encode(context.finish())
     }
 
-    /// Whether the object has every label of this form.
-    pub(super) fn labels_stand_at(&self, object: &Value) -> bool {
-        let labels = object.pointer("/metadata/labels");
-        self.labels.iter().all(|(key, value)| {
-            labels
-                .and_then(|labels| labels.get(key))
-                .and_then(Value::as_str)
-                == Some(value)
-        })
+    /// Whether the object has every label and annotation of this form.
+    pub(super) fn stands_at(&self, object: &Value) -> bool {
+        [("labels", &self.labels), ("annotations", &self.annotations)]
+            .into_iter()
+            .all(|(field, wanted)| {
+                let there = object.pointer(&format!("/metadata/{field}"));
+                wanted.iter().all(|(key, value)| {
+                    there
+                        .and_then(|there| there.get(key))
+                        .and_then(Value::as_str)
+                        == Some(value)
+                })
+            })
     }
+}
+
+/// The texts of a mapping, sorted by their names.
+fn sorted_texts(mapping: &Value) -> Vec<(String, String)> {
+    let entries = mapping.as_object().into_iter().flatten();
+    let mut texts: Vec<_> = entries
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect();
+    texts.sort();
+    texts
 }

@@ -13,6 +13,8 @@ use super::delivered_token::{self, DeliveredTokens};
 pub const FIELD_MANAGER: &str = "keyferry";
 pub(super) const DIGEST_ANNOTATION: &str = "keyferry.dev/digest";
 pub(super) const EXPIRES_AT: &str = "keyferry.dev/expires-at";
+/// The labels and annotations of `deliveries[].secret` that it was written with.
+pub(super) const FURTHER_NAMES: &str = "keyferry.dev/further-names";
 pub(super) const KEY_ID: &str = "keyferry.dev/key-id";
 pub(super) const RENEW_AT: &str = "keyferry.dev/renew-at";
 pub(super) const TARGET_ANNOTATION: &str = "keyferry.dev/target";

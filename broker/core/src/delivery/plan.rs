@@ -35,7 +35,7 @@ pub fn plan_step<'a>(
         DeliveredObject::Ours(held) => held,
     };
     let as_rendered = held.digest() == Some(form.digest_with(held.object()).as_str())
-        && form.labels_stand_at(held.object());
+        && form.stands_at(held.object());
     let in_time = held
         .renew_at()
         .is_some_and(|renew_at| now < renew_at && held.expires_at().is_some_and(|end| now < end));

@@ -1,8 +1,9 @@
-//! Secrets with a whole kubeconfig under `value`, with inline token and CA, as Flux, Crossplane and
-//! Cluster API's consumers read them.
+//! Secrets with a whole kubeconfig, with inline token and CA: under `value`, as Flux and Cluster
+//! API's consumers read them, or as the access says.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_api::config::Delivery;
 use keyferry_api::name::ObjectName;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
@@ -10,12 +11,19 @@ use serde_json::{Value, json};
 use super::Snapshot;
 use crate::kubeconfig::{self, KubeconfigError, KubeconfigParts};
 
-/// Renders a Secret of type `Opaque`.
+/// Renders a Secret of type `Opaque`, or as the access says.
 pub(super) fn kubeconfig_secret(
     snapshot: &Snapshot<'_>,
+    delivery: &Delivery,
     token: Option<&SecretString>,
 ) -> Result<Value, KubeconfigError> {
-    Ok(json!({ "type": "Opaque", "data": { "value": kubeconfig_base64(snapshot, token)? } }))
+    let shape = delivery.secret.clone().unwrap_or_default();
+    let mut object = json!({ "type": shape.secret_type, "labels": shape.labels });
+    object["data"][&shape.key] = kubeconfig_base64(snapshot, token)?.into();
+    if !shape.annotations.is_empty() {
+        object["annotations"] = json!(shape.annotations);
+    }
+    Ok(object)
 }
 
 /// Renders the Secret that Cluster API's consumers expect: `<cluster>-kubeconfig`.

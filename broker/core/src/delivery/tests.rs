@@ -172,6 +172,80 @@ fn secrets_hold_a_whole_kubeconfig_and_when_it_ends() {
     }
 }
 
+/// The Secret as Istio looks for it.
+fn build_istio_world(secret: Value) -> World {
+    build_world(
+        json!({}),
+        json!([{ "name": "s", "type": "KubeConfigSecret", "secret": secret }]),
+    )
+}
+
+#[test]
+fn a_consumer_finds_the_secret_by_key_type_labels_and_annotations() {
+    let object = build_istio_world(json!({
+        "key": "prod", "type": "example.com/remote", "labels": { "istio/multiCluster": "true" },
+        "annotations": { "networking.istio.io/cluster": "prod" },
+    }))
+    .rendered(Some("the.token.x"));
+    assert!(decoded(&object, "prod").contains("the.token.x"));
+    assert_eq!(object["data"].as_object().unwrap().len(), 1);
+    assert_eq!(object["type"], "example.com/remote");
+    let metadata = &object["metadata"];
+    assert_eq!(metadata["labels"]["istio/multiCluster"], "true");
+    assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "keyferry");
+    assert_eq!(metadata["annotations"]["networking.istio.io/cluster"], "prod");
+    assert_eq!(metadata["annotations"]["keyferry.dev/target"], "prod");
+}
+
+#[test]
+fn what_an_access_asks_for_no_more_goes_and_what_others_added_stays() {
+    let shaped = json!({ "labels": { "istio/multiCluster": "true" }, "annotations": { "a/b": "c" } });
+    let mut held = as_stored(build_istio_world(shaped).rendered(Some("t")));
+    held["metadata"]["labels"]["theirs"] = json!("kept");
+    held["metadata"]["annotations"]["theirs"] = json!("kept");
+    let later = build_world(
+        json!({}),
+        json!([{ "name": "s", "type": "KubeConfigSecret" }]),
+    );
+    let body = render_object(&later.snapshot(), later.delivery(), None)
+        .unwrap()
+        .unwrap()
+        .for_replacement("object-uid", "9", &held);
+    let metadata = &body.value()["metadata"];
+    for field in ["labels", "annotations"] {
+        assert_eq!(metadata[field]["theirs"], "kept", "{field}");
+    }
+    assert!(metadata["labels"]["istio/multiCluster"].is_null());
+    assert!(metadata["annotations"]["a/b"].is_null());
+    assert!(metadata["annotations"]["keyferry.dev/further-names"].is_null());
+}
+
+#[test]
+fn an_edited_label_or_annotation_of_the_access_is_written_again() {
+    let world = build_istio_world(
+        json!({ "labels": { "istio/multiCluster": "true" }, "annotations": { "a/b": "c" } }),
+    );
+    for (pointer, kept) in [
+        ("/metadata/labels/istio~1multiCluster", false),
+        ("/metadata/annotations/a~1b", false),
+        ("/metadata/annotations/keyferry.dev~1further-names", true),
+    ] {
+        let mut held = as_stored(world.rendered(Some("t")));
+        *held.pointer_mut(pointer).unwrap() = json!("edited");
+        let planned = render_object(&world.snapshot(), world.delivery(), None)
+            .unwrap()
+            .unwrap();
+        let step = plan_step(
+            classify_object(Some(&held), world.access.uid.as_ref().unwrap()),
+            planned.form(),
+            true,
+            false,
+            at(100),
+        );
+        assert_eq!(matches!(step, Step::Keep(_)), kept, "{pointer}");
+    }
+}
+
 #[test]
 fn a_cluster_may_itself_be_named_after_a_kubeconfig() {
     let name = "prod-kubeconfig-kubeconfig";

@@ -7,6 +7,7 @@ use super::super::access_spec::{ArgoCdSpec, DeliverySpec};
 use super::super::check::Check;
 use super::super::document::Origin;
 use super::super::duration::read_token_lifetime;
+use super::secret_shape::read_secret_shape;
 use super::{ArgoCd, ArgoCdForm, Delivery, DeliveryType};
 use crate::name::ObjectName;
 
@@ -82,6 +83,7 @@ fn read_delivery(
         return None;
     }
     let argo_cd = read_argo_cd(spec.argo_cd, delivery_type, path, check);
+    let secret = read_secret_shape(spec.secret, delivery_type, path, check);
     let object_name = if answers {
         None
     } else {
@@ -93,6 +95,7 @@ fn read_delivery(
         object_name,
         lifetime: None,
         argo_cd,
+        secret,
     };
     delivery.lifetime = read_lifetime(spec.token_lifetime.as_deref(), &delivery, path, check);
     Some(delivery)

@@ -356,6 +356,15 @@ fn deliveries_name_their_objects() {
     );
 }
 
+fn of_secret(secret: Value) -> Value {
+    json!([{ "name": "a", "type": "KubeConfigSecret", "secret": secret }])
+}
+
+fn numbered_labels(count: usize) -> Value {
+    let labels = (0..count).map(|number| (format!("label-{number}"), json!("x")));
+    Value::Object(labels.collect())
+}
+
 #[test]
 fn mistakes_of_deliveries_are_named() {
     for (deliveries, place) in [
@@ -390,6 +399,48 @@ fn mistakes_of_deliveries_are_named() {
         (
             json!([{ "name": "a", "type": "KubeConfigSecret", "namespace": "other" }]),
             "deliveries[0].namespace",
+        ),
+        (
+            json!([{ "name": "a", "type": "ClusterAPISecret", "secret": { "key": "x" } }]),
+            "deliveries[0].secret",
+        ),
+        (of_secret(json!({ "key": ".." })), "secret.key"),
+        (
+            of_secret(json!({ "type": "kubernetes.io/service-account-token" })),
+            "secret.type",
+        ),
+        (
+            of_secret(json!({ "type": "bootstrap.kubernetes.io/token" })),
+            "secret.type",
+        ),
+        (
+            of_secret(json!({ "type": "cluster.x-k8s.io/secret" })),
+            "secret.type",
+        ),
+        (of_secret(json!({ "type": "a b" })), "secret.type"),
+        (
+            of_secret(json!({ "labels": { "app.kubernetes.io/managed-by": "Helm" } })),
+            "secret.labels[app.kubernetes.io/managed-by]",
+        ),
+        (
+            of_secret(json!({ "labels": { "argocd.argoproj.io/secret-type": "cluster" } })),
+            "secret.labels[argocd.argoproj.io/secret-type]",
+        ),
+        (
+            of_secret(json!({ "labels": { "team": "a b" } })),
+            "secret.labels[team]",
+        ),
+        (
+            of_secret(json!({ "annotations": { "keyferry.dev/expires-at": "2099-01-01T00:00:00Z" } })),
+            "secret.annotations[keyferry.dev/expires-at]",
+        ),
+        (
+            of_secret(json!({ "annotations": { "team": "x".repeat(1025) } })),
+            "secret.annotations[team]",
+        ),
+        (
+            of_secret(json!({ "labels": numbered_labels(17) })),
+            "secret.labels",
         ),
     ] {
         let (_, stored) = StoredAccess::read(&access(deliveries)).unwrap();
