@@ -7,7 +7,7 @@ use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::issuer::DISCOVERY_PATH;
 use keyferry_api::lifetime;
 use keyferry_api::name::AccessName;
-use keyferry_core::exchange::{GRANT_TYPE, GRANT_TYPE_CERTIFICATE, TOKEN_TYPE_JWT};
+use keyferry_core::exchange::{GRANT_TYPE, GRANT_TYPE_CREDENTIALS, TOKEN_TYPE_JWT};
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::received_kubeconfig;
 use keyferry_keys::ca_bundle::MAX_CA_BUNDLE_BYTES;
@@ -107,7 +107,7 @@ impl ServerAddress {
                 .append_pair("grant_type", GRANT_TYPE)
                 .append_pair("subject_token_type", TOKEN_TYPE_JWT)
                 .append_pair("subject_token", token.expose_secret()),
-            CallerProof::Certificate(_) => form.append_pair("grant_type", GRANT_TYPE_CERTIFICATE),
+            CallerProof::Certificate(_) => form.append_pair("grant_type", GRANT_TYPE_CREDENTIALS),
         };
         let form = form.finish();
         let request = self

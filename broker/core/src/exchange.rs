@@ -1,5 +1,6 @@
 //! Strict parsing of the token endpoint's form: a token exchange (RFC 8693 section 2.1), or client
-//! credentials with a client certificate (RFC 6749 section 4.4, RFC 8705 section 2).
+//! credentials (RFC 6749 section 4.4) with an assertion (RFC 7523 section 2.2) or a client
+//! certificate (RFC 8705 section 2).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,8 +14,10 @@ use crate::caller::PresentedToken;
 
 /// The grant type of RFC 8693.
 pub const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
-/// The grant type of a caller with a client certificate (RFC 6749 section 4.4.2).
-pub const GRANT_TYPE_CERTIFICATE: &str = "client_credentials";
+/// The grant type of a caller with an assertion or a client certificate (RFC 6749 section 4.4.2).
+pub const GRANT_TYPE_CREDENTIALS: &str = "client_credentials";
+/// The type of an assertion that is a JWT (RFC 7523 section 2.2).
+pub const ASSERTION_TYPE_JWT: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// The type of a JWT (RFC 8693 section 3): accepted, and issued unless another is requested.
 pub const TOKEN_TYPE_JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
 /// The type of an OAuth access token. Every token here is a JWT, and clients of other exchanges send
@@ -32,8 +35,8 @@ pub const MAX_FORM_BYTES: usize = 64 * 1024;
 /// A well-formed request.
 #[derive(Debug)]
 pub struct ExchangeRequest<'a> {
-    /// The caller's own token; `None` for client credentials, where the connection has the caller's
-    /// certificate.
+    /// The caller's own token, as `subject_token` or `client_assertion`; `None` if the connection has
+    /// the caller's certificate instead.
     pub subject_token: Option<PresentedToken<'a>>,
     /// The type under which the issued token is requested; it is a JWT in each case.
     pub issued_token_type: &'static str,
@@ -48,7 +51,7 @@ pub struct ExchangeRequest<'a> {
 /// Whether the connection of a form has a client certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificate {
-    /// It has none, so the form must be a token exchange.
+    /// It has none, so the form must have a token.
     Absent,
     /// It has one.
     Presented,
@@ -75,17 +78,24 @@ pub enum ExchangeError {
     },
 }
 
-/// The form of RFC 8693 section 2.1. With a client certificate, client_credentials needs no token.
+/// The form of RFC 8693 section 2.1, or client_credentials with an assertion. With a client
+/// certificate, client_credentials needs no token.
 #[derive(Default, JsonSchema)]
 struct Parameters<'a> {
-    /// What proves who the caller is: a token, or the client certificate of the connection.
-    #[schemars(required, extend("enum" = [GRANT_TYPE, GRANT_TYPE_CERTIFICATE]))]
+    /// What proves who the caller is: a subject_token; or, with client_credentials, a
+    /// client_assertion or the client certificate of the connection.
+    #[schemars(required, extend("enum" = [GRANT_TYPE, GRANT_TYPE_CREDENTIALS]))]
     grant_type: Option<Cow<'a, str>>,
     /// The caller's own ServiceAccount token, or the id-token of a CI system.
     subject_token: Option<Cow<'a, str>>,
     /// The type of the subject_token, which is a JWT in each case.
     #[schemars(extend("enum" = SUBJECT_TOKEN_TYPES))]
     subject_token_type: Option<Cow<'a, str>>,
+    /// With client_credentials, the same token as a subject_token would be (RFC 7523).
+    client_assertion: Option<Cow<'a, str>>,
+    /// The type of the client_assertion.
+    #[schemars(extend("enum" = [ASSERTION_TYPE_JWT]))]
+    client_assertion_type: Option<Cow<'a, str>>,
     /// The type under which the token is issued; it is a JWT in each case.
     #[schemars(extend("enum" = [TOKEN_TYPE_JWT, TOKEN_TYPE_ACCESS_TOKEN]))]
     requested_token_type: Option<Cow<'a, str>>,
@@ -124,27 +134,8 @@ pub fn parse_exchange(
     form: &[u8],
     certificate: ClientCertificate,
 ) -> Result<ExchangeRequest<'_>, ExchangeError> {
-    let parameters = parse_parameters(form)?;
-    let proof = required_proof(parameters.grant_type.as_deref(), certificate)?;
-    let by_token = proof == RequiredProof::SubjectToken;
-    let subject_token = parameters.subject_token.map(PresentedToken::new);
-    // A token beside client credentials is not refused here: a caller with both proofs gets the
-    // answer of every caller that is not accepted.
-    if subject_token.is_none() && by_token {
-        return Err(invalid_request(
-            "subject_token",
-            "is missing; send the caller's own token",
-        ));
-    }
-    let token_type = parameters.subject_token_type.as_deref();
-    let known = token_type.map(|given| SUBJECT_TOKEN_TYPES.contains(&given));
-    if known == Some(false) || (known.is_none() && by_token) {
-        return Err(invalid_request(
-            "subject_token_type",
-            "must be urn:ietf:params:oauth:token-type:jwt, or :id_token or :access_token for a \
-             token that is a JWT",
-        ));
-    }
+    let mut parameters = parse_parameters(form)?;
+    let subject_token = take_token(&mut parameters, certificate)?;
     let issued_token_type = match parameters.requested_token_type.as_deref() {
         None | Some(TOKEN_TYPE_JWT) => TOKEN_TYPE_JWT,
         Some(TOKEN_TYPE_ACCESS_TOKEN) => TOKEN_TYPE_ACCESS_TOKEN,
@@ -184,31 +175,80 @@ pub fn parse_exchange(
     })
 }
 
-/// What proves who the caller is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RequiredProof {
-    SubjectToken,
-    ClientCertificate,
-}
-
-/// Returns the proof that a grant type needs. Client credentials without a certificate are refused
-/// as every unknown grant type.
-fn required_proof(
-    grant_type: Option<&str>,
+/// Takes the token that proves who the caller is, where the grant type wants it; `None` for client
+/// credentials by a certificate.
+///
+/// A token beside a certificate is not refused here: a caller with both proofs gets the answer of
+/// every caller that is not accepted.
+fn take_token<'a>(
+    parameters: &mut Parameters<'a>,
     certificate: ClientCertificate,
-) -> Result<RequiredProof, ExchangeError> {
-    match grant_type {
-        Some(GRANT_TYPE) => Ok(RequiredProof::SubjectToken),
-        Some(GRANT_TYPE_CERTIFICATE) if certificate == ClientCertificate::Presented => {
-            Ok(RequiredProof::ClientCertificate)
+) -> Result<Option<PresentedToken<'a>>, ExchangeError> {
+    let assertion = take_assertion(parameters)?;
+    let subject_token = parameters.subject_token.take().map(PresentedToken::new);
+    let token_type = parameters.subject_token_type.as_deref();
+    let known = token_type.map(|given| SUBJECT_TOKEN_TYPES.contains(&given));
+    let unknown_type = invalid_request(
+        "subject_token_type",
+        "must be urn:ietf:params:oauth:token-type:jwt, or :id_token or :access_token for a token \
+         that is a JWT",
+    );
+    if known == Some(false) {
+        return Err(unknown_type);
+    }
+    match parameters.grant_type.as_deref() {
+        Some(GRANT_TYPE) if assertion.is_some() => Err(invalid_request(
+            "client_assertion",
+            "needs grant_type client_credentials; a token exchange has a subject_token",
+        )),
+        Some(GRANT_TYPE) if subject_token.is_none() => Err(invalid_request(
+            "subject_token",
+            "is missing; send the caller's own token",
+        )),
+        Some(GRANT_TYPE) if known.is_none() => Err(unknown_type),
+        Some(GRANT_TYPE) => Ok(subject_token),
+        Some(GRANT_TYPE_CREDENTIALS) if assertion.is_some() && subject_token.is_some() => {
+            Err(invalid_request(
+                "subject_token",
+                "is given beside a client_assertion; send one of them",
+            ))
         }
+        Some(GRANT_TYPE_CREDENTIALS)
+            if certificate == ClientCertificate::Absent && assertion.is_none() =>
+        {
+            Err(invalid_request(
+                "client_assertion",
+                "is missing; send the caller's own token, or use \
+                 urn:ietf:params:oauth:grant-type:token-exchange",
+            ))
+        }
+        Some(GRANT_TYPE_CREDENTIALS) => Ok(assertion.or(subject_token)),
         Some(_) => Err(invalid_request(
             "grant_type",
-            "must be urn:ietf:params:oauth:grant-type:token-exchange",
+            "must be urn:ietf:params:oauth:grant-type:token-exchange, or client_credentials",
         )),
         None => Err(invalid_request(
             "grant_type",
-            "is missing; it must be urn:ietf:params:oauth:grant-type:token-exchange",
+            "is missing; it must be urn:ietf:params:oauth:grant-type:token-exchange, or \
+             client_credentials",
+        )),
+    }
+}
+
+fn take_assertion<'a>(
+    parameters: &mut Parameters<'a>,
+) -> Result<Option<PresentedToken<'a>>, ExchangeError> {
+    let assertion = parameters.client_assertion.take();
+    match parameters.client_assertion_type.as_deref() {
+        Some(ASSERTION_TYPE_JWT) if assertion.is_none() => Err(invalid_request(
+            "client_assertion",
+            "is missing; send the caller's own token",
+        )),
+        None if assertion.is_none() => Ok(None),
+        Some(ASSERTION_TYPE_JWT) => Ok(assertion.map(PresentedToken::new)),
+        _ => Err(invalid_request(
+            "client_assertion_type",
+            "must be urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
         )),
     }
 }
@@ -243,6 +283,8 @@ fn parse_parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
             "grant_type" => ("grant_type", &mut read.grant_type),
             "subject_token" => ("subject_token", &mut read.subject_token),
             "subject_token_type" => ("subject_token_type", &mut read.subject_token_type),
+            "client_assertion" => ("client_assertion", &mut read.client_assertion),
+            "client_assertion_type" => ("client_assertion_type", &mut read.client_assertion_type),
             "requested_token_type" => ("requested_token_type", &mut read.requested_token_type),
             "audience" if read.audience.is_some() => {
                 return Err(invalid_target("audience", "must be given exactly once"));
@@ -331,6 +373,8 @@ mod tests {
 
     const GOOD: &str = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=a.b.c\
                         &subject_token_type=urn:ietf:params:oauth:token-type:jwt&audience=tenant-a%2Fprod";
+
+    const GRANT: &str = "grant_type=urn:ietf:params:oauth:grant-type:token-exchange";
 
     fn problem(form: &str) -> &'static str {
         match parse(form.as_bytes()).unwrap_err() {
@@ -471,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn client_credentials_need_a_certificate_and_no_token() {
+    fn client_credentials_by_a_certificate_need_no_token() {
         use ClientCertificate::{Absent, Presented};
         const CREDENTIALS: &str = "grant_type=client_credentials&audience=tenant-a%2Fprod";
         let read = super::parse_exchange(CREDENTIALS.as_bytes(), Presented).unwrap();
@@ -482,7 +526,7 @@ mod tests {
                 Err(ExchangeError::InvalidRequest { parameter, .. }) => parameter,
                 other => panic!("{other:?}"),
             };
-        assert_eq!(wrong(CREDENTIALS, Absent), "grant_type");
+        assert_eq!(wrong(CREDENTIALS, Absent), "client_assertion");
         assert_eq!(
             wrong(&format!("{CREDENTIALS}&subject_token_type=x"), Presented),
             "subject_token_type"
@@ -501,6 +545,38 @@ mod tests {
         }
         let without = GOOD.replace("&subject_token=a.b.c", "");
         assert_eq!(wrong(&without, Presented), "subject_token");
+    }
+
+    #[test]
+    fn an_assertion_is_the_callers_token() {
+        use ClientCertificate::{Absent, Presented};
+        let form = format!(
+            "grant_type=client_credentials&client_assertion=a.b.c&audience=tenant-a%2Fprod\
+             &client_assertion_type={}",
+            super::ASSERTION_TYPE_JWT
+        );
+        for certificate in [Absent, Presented] {
+            let read = super::parse_exchange(form.as_bytes(), certificate).unwrap();
+            assert_eq!(read.subject_token.unwrap().expose(), "a.b.c");
+        }
+        let exchange = form.replace("grant_type=client_credentials", GRANT);
+        for (form, parameter) in [
+            (format!("{form}&subject_token=a.b.c"), "subject_token"),
+            (format!("{form}&client_assertion=a.b.c"), "client_assertion"),
+            (form.replace("client_assertion=a.b.c", ""), "client_assertion"),
+            (form.replace("jwt-bearer", "saml2-bearer"), "client_assertion_type"),
+            (form.replace("&client_assertion_type=", "&x="), "client_assertion_type"),
+            (form.replace("client_credentials", "authorization_code"), "grant_type"),
+            (form.replace("tenant-a%2Fprod", ""), "audience"),
+            (exchange.clone(), "client_assertion"),
+            (
+                format!("{exchange}&subject_token=a.b.c"),
+                "client_assertion",
+            ),
+            (format!("{form}&scope=view"), "scope"),
+        ] {
+            assert_eq!(problem(&form), parameter, "{form}");
+        }
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, header};
 use keyferry_api::issuer::PublicUrl;
-use keyferry_core::exchange::GRANT_TYPE;
+use keyferry_core::exchange::{GRANT_TYPE, GRANT_TYPE_CREDENTIALS};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,10 +18,14 @@ pub(super) struct MetadataDocument<'a> {
     issuer: &'a str,
     /// The URL of the token exchange.
     token_endpoint: String,
-    /// The grant type of a token exchange.
-    grant_types_supported: [&'static str; 1],
-    /// Always none: the subject_token authenticates the caller, and no client is registered.
-    token_endpoint_auth_methods_supported: [&'static str; 1],
+    /// The grant types of a token exchange, and of a client_assertion.
+    grant_types_supported: [&'static str; 2],
+    /// none: the subject_token authenticates the caller, and no client is registered.
+    /// private_key_jwt: the same token as a client_assertion.
+    token_endpoint_auth_methods_supported: [&'static str; 2],
+    /// The algorithms of a client_assertion, which RFC 8414 requires beside private_key_jwt. An
+    /// issuer's keys decide which of them count.
+    token_endpoint_auth_signing_alg_values_supported: [&'static str; 8],
     /// Always none: there is no authorization endpoint. RFC 8414 requires the member.
     response_types_supported: [&'static str; 1],
 }
@@ -36,8 +40,11 @@ impl Metadata {
         let document = MetadataDocument {
             issuer: origin.as_str(),
             token_endpoint: format!("{}{}", origin.as_str(), ApiRoute::Exchange.path()),
-            grant_types_supported: [GRANT_TYPE],
-            token_endpoint_auth_methods_supported: ["none"],
+            grant_types_supported: [GRANT_TYPE, GRANT_TYPE_CREDENTIALS],
+            token_endpoint_auth_methods_supported: ["none", "private_key_jwt"],
+            token_endpoint_auth_signing_alg_values_supported: [
+                "ES256", "ES384", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
+            ],
             response_types_supported: ["none"],
         };
         // Members of text always become JSON.
@@ -78,8 +85,13 @@ mod tests {
         let expected = json!({
             "issuer": "https://keys.example.com:9443",
             "token_endpoint": "https://keys.example.com:9443/v1/token",
-            "grant_types_supported": ["urn:ietf:params:oauth:grant-type:token-exchange"],
-            "token_endpoint_auth_methods_supported": ["none"],
+            "grant_types_supported": [
+                "urn:ietf:params:oauth:grant-type:token-exchange", "client_credentials",
+            ],
+            "token_endpoint_auth_methods_supported": ["none", "private_key_jwt"],
+            "token_endpoint_auth_signing_alg_values_supported": [
+                "ES256", "ES384", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
+            ],
             "response_types_supported": ["none"],
         });
         assert_eq!((status, document), (StatusCode::OK, expected));
