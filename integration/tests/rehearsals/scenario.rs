@@ -123,6 +123,7 @@ impl Scenario {
         sleep_until(begin + lasts + AFTER_OUTAGE).await;
         let outcome = Outcome {
             event: format!("{name}: {event} of {lasts:?}"),
+            acted: at,
             begin,
             calls: consumers.end().await?,
         };
@@ -143,6 +144,7 @@ impl Scenario {
         sleep_until(begin + AFTER_REVOCATION).await;
         let outcome = Outcome {
             event: format!("{name}: {self:?}"),
+            acted: begin,
             begin,
             calls: consumers.end().await?,
         };
@@ -178,11 +180,13 @@ async fn sign_at_once(stage: &Stage, name: &str) -> Result<usize, TestError> {
         consumers.begin();
         begin
     };
+    let acted = Timestamp::now();
     let (begin, restarted) = tokio::join!(first_token, sign_with_new_key(&stage.world.hub, name));
     restarted?;
     sleep_until(begin + AFTER_ROTATION).await;
     let outcome = Outcome {
         event: format!("{name}: a key that signs at once"),
+        acted,
         begin,
         calls: consumers.end().await?,
     };
@@ -205,6 +209,7 @@ async fn remove_old_key(stage: &Stage, name: &str) -> Result<usize, TestError> {
     sleep_until(begin + AFTER_REMOVAL).await;
     let outcome = Outcome {
         event: format!("{name}: removal of the old key"),
+        acted: begin,
         begin,
         calls: consumers.end().await?,
     };
@@ -232,6 +237,7 @@ async fn change_target_authority(
     sleep_until(begin + AFTER_AUTHORITY).await;
     let outcome = Outcome {
         event: format!("{name}: another CA of {target}"),
+        acted: begin,
         begin,
         calls: consumers.end().await?,
     };
