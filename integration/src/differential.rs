@@ -11,13 +11,10 @@ mod keys;
 mod minimise;
 mod node;
 mod observed;
-mod random;
 mod run;
 mod shipped;
 mod token;
 mod verdict;
-
-pub(crate) use random::Random;
 
 pub use facts::{hold, next_release};
 pub use observed::recorded;

@@ -1,5 +1,7 @@
 //! HTTP clients for tests: no proxies, no redirects, and at most one CA.
 
+use std::error::Error;
+
 use reqwest::redirect;
 
 use crate::rest::RestError;
@@ -22,6 +24,18 @@ pub fn trusting(ca_pem: &str) -> Result<reqwest::Client, RestError> {
 pub(crate) fn trusting_builder(ca_pem: &str) -> Result<reqwest::ClientBuilder, RestError> {
     let ca = reqwest::Certificate::from_pem(ca_pem.as_bytes()).map_err(RestError::Client)?;
     Ok(builder().tls_certs_only([ca]))
+}
+
+/// Whether a request failed because no trusted CA issued the server's certificate.
+pub fn names_unknown_issuer(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(one) = cause {
+        if one.to_string().contains("UnknownIssuer") {
+            return true;
+        }
+        cause = one.source();
+    }
+    false
 }
 
 fn builder() -> reqwest::ClientBuilder {

@@ -45,6 +45,7 @@ pub mod previous_version;
 pub mod private_sigstore;
 pub mod process;
 pub mod promises;
+pub mod random;
 pub mod rbac;
 pub mod rbac_questions;
 pub mod readiness;

@@ -54,6 +54,8 @@ pub enum Signal {
     Suspend,
     /// SIGCONT.
     Continue,
+    /// SIGKILL.
+    Kill,
 }
 
 impl Signal {
@@ -63,6 +65,7 @@ impl Signal {
             Self::HangUp => "HUP",
             Self::Suspend => "STOP",
             Self::Continue => "CONT",
+            Self::Kill => "KILL",
         }
     }
 }

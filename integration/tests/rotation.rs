@@ -10,7 +10,6 @@
 //! | another client edits, dates back, deletes or restores the key journal | `a_forged_record_is_not_believed` |
 //! | a key is revoked, and the earlier key journal is restored | `a_revoked_key_is_forgotten_by_its_targets` |
 //! | a key is revoked whose tokens are in delivered Secrets; then the only key, with which the hub keeps signing | `a_revocation_rewrites_what_was_delivered` |
-//! | a rotation is rehearsed, then done with a key that was never published | `a_rotation_costs_what_was_rehearsed` |
 //! | hub and target have the same issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_fixes_a_collision` |
 //! | the hub is stopped and Keyferry restarted | `the_state_directory_outlives_the_process` |
 //!
@@ -21,13 +20,12 @@ mod load;
 pub(crate) mod long;
 mod managed_issuer;
 mod odd;
-mod on_hub;
+pub(crate) mod on_hub;
 mod people;
 mod record;
-mod rehearsed;
 mod revoked;
 mod second_issuer;
-mod stage;
+pub(crate) mod stage;
 mod state;
 mod under_load;
 
@@ -43,7 +41,6 @@ pub(crate) fn suite() -> BoxedSuite {
         .concurrent_tests(10)
         .limit(Duration::from_secs(600))
         .beside(on_hub::suite())
-        .beside(on_hub::rehearsal())
         .beside(managed_issuer::suite())
         .test("under_load_max_age_60", |ground| {
             under_load::rotate(ground, 60, Soaks::Together)

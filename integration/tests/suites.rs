@@ -40,6 +40,7 @@ mod next_release;
 mod node;
 mod rbac;
 mod reach;
+mod rehearsals;
 mod releases;
 mod rotation;
 mod shipped_fleet;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         .suite("node", node::suite())
         .suite("deliveries", deliveries::suite())
         .suite("rotation", rotation::suite())
+        .suite("rehearsals", rehearsals::suite())
         .suite("flux_rotation", flux::key_rotation())
         .suite("flux", flux::suite())
         .suite("admission_policies", admission_policies::suite())
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         .suite("admission_latency", admission_policies::latency())
         .suite("inputs_at_scale", inputs::at_scale())
         .suite("rbac_at_scale", rbac::at_scale())
+        .suite("rehearsals_at_scale", rehearsals::at_scale())
         .suite("installed_pods", node::installed())
         .suite("image_digest", node::image_digest())
         .suite("long_rotation", rotation::long::suite())

@@ -1,13 +1,12 @@
 //! Replaces the serving certificate of a running control plane.
 
-use std::error::Error;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::authentication::swap;
 use super::{ControlPlane, ControlPlaneError};
-use crate::http_client::trusting;
+use crate::http_client::{names_unknown_issuer, trusting};
 use crate::pki::TestCa;
 use crate::rest::{RestClient, RestError};
 
@@ -55,7 +54,7 @@ impl ControlPlane {
             .await
         {
             Ok(_) => Ok(true),
-            Err(error) if names_unknmanaged_issuer(&error) => Ok(false),
+            Err(error) if names_unknown_issuer(&error) => Ok(false),
             Err(source) => Err(RestError::Transport {
                 method: http::Method::GET,
                 path: path.to_owned(),
@@ -74,15 +73,4 @@ impl ControlPlane {
             &certificate,
         )?)
     }
-}
-
-fn names_unknmanaged_issuer(error: &reqwest::Error) -> bool {
-    let mut cause: Option<&dyn Error> = Some(error);
-    while let Some(one) = cause {
-        if one.to_string().contains("UnknownIssuer") {
-            return true;
-        }
-        cause = one.source();
-    }
-    false
 }

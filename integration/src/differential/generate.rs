@@ -18,7 +18,7 @@ pub(crate) use expression::Scope;
 use super::case::{Case, ConfigText, Form, Published};
 use super::keys::SigningKeys;
 use super::node::Node;
-use super::random::Random;
+use crate::random::Random;
 use config::{AUDIENCE, HUB, OTHER_ISSUER, Wealth};
 use token::Aim;
 

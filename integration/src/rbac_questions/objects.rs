@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     ACCOUNTS, API_GROUPS, GROUPS, NAMES, PATHS, RESOURCES, ROLES, SUBRESOURCES, USERS, VERBS,
 };
-use crate::differential::Random;
+use crate::random::Random;
 
 /// The namespaces of generated objects.
 pub const NAMESPACES: [&str; 4] = ["shop", "bank", "lab", "tools"];

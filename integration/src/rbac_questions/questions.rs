@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     ACCOUNTS, API_GROUPS, GROUPS, NAMES, NAMESPACES, PATHS, RESOURCES, SUBRESOURCES, USERS, VERBS,
 };
-use crate::differential::Random;
+use crate::random::Random;
 
 /// A user, and what it wants to do.
 #[derive(Clone, Debug)]

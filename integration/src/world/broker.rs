@@ -416,6 +416,17 @@ impl Broker {
         Ok(Self { process, ..self })
     }
 
+    /// Starts another process with the same files, after this one was killed.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn started_again(
+        &self,
+        binary: &KeyferryBinary,
+    ) -> Result<KeyferryProcess, TestError> {
+        Ok(binary.serve(&self.serve).await?)
+    }
+
     /// An HTTP client that trusts its certificate.
     pub fn http(&self) -> &reqwest::Client {
         &self.http

@@ -186,13 +186,13 @@ pub(super) fn kids(set: &Value) -> Result<Vec<String>, TestError> {
 }
 
 /// The kids that a hub itself lists.
-pub(super) async fn hub_kids(hub: &ControlPlane) -> Result<Vec<String>, TestError> {
+pub(crate) async fn hub_kids(hub: &ControlPlane) -> Result<Vec<String>, TestError> {
     kids(&hub.admin().get("/openid/v1/jwks").await?)
 }
 
 /// Makes the hub sign with a new key, while `further` of the old keys stay published. Returns the
 /// previous signing state.
-pub(super) async fn sign_with_new_key(
+pub(crate) async fn sign_with_new_key(
     hub: &ControlPlane,
     name: &str,
 ) -> Result<TokenSigning, TestError> {
@@ -246,7 +246,7 @@ impl Judge {
 }
 
 /// The `kid` in a token's header.
-pub(super) fn kid(token: &str) -> Result<String, TestError> {
+pub(crate) fn kid(token: &str) -> Result<String, TestError> {
     use base64::Engine;
     let header = base64::engine::general_purpose::URL_SAFE_NO_PAD
         .decode(token.split('.').next().unwrap_or_default())?;

@@ -57,6 +57,25 @@ impl Refused {
 }
 
 impl Draft {
+    /// Adds what an apiserver of the hub may refuse that has just started.
+    pub(super) fn refuse_while_hub_starts(&mut self, possible: Option<Window>) {
+        for (caller, reason, why) in [
+            (
+                CallerClass::CallerWithoutToken,
+                "HubPolicyNotReady",
+                "an apiserver of the hub that restarts may refuse every TokenRequest at first",
+            ),
+            (
+                CallerClass::AnyCaller,
+                "ReviewForbidden",
+                "an apiserver of the hub that restarts refuses Keyferry's reviews until it has \
+                 read its RBAC",
+            ),
+        ] {
+            self.refuse(Refused::callers(caller, reason, why), None, possible);
+        }
+    }
+
     /// Adds a refusal. The possible window grows to enclose the certain one; without a window there
     /// is no refusal.
     pub(super) fn refuse(

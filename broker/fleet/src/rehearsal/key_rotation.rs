@@ -125,12 +125,6 @@ fn refuse_callers_without_token(scene: &Scene<'_>, draft: &mut Draft, published_
         ),
         (
             CallerClass::CallerWithoutToken,
-            "HubPolicyNotReady",
-            "an apiserver of the hub that restarts may refuse every TokenRequest at first",
-            restarted,
-        ),
-        (
-            CallerClass::CallerWithoutToken,
             "HubUnreachable",
             "an apiserver of the hub restarts",
             restarted,
@@ -138,6 +132,7 @@ fn refuse_callers_without_token(scene: &Scene<'_>, draft: &mut Draft, published_
     ] {
         draft.refuse(Refused::callers(caller, reason, why), None, possible);
     }
+    draft.refuse_while_hub_starts(restarted);
 }
 
 /// A client that mints by itself uses the new key at once, and its target may not know it.

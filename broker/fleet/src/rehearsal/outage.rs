@@ -66,6 +66,9 @@ fn refuse_callers_without_hub(scene: &Scene<'_>, draft: &mut Draft, end: Option<
         Window::between(scene.at, end),
         Window::between(scene.at, recovered),
     );
+    draft.refuse_while_hub_starts(
+        end.and_then(|end| Window::between(end, Some(after(end, HUB_RECOVERY)))),
+    );
     let stale = scene.parameters.max_stale_authorization;
     // The hub confirmed such a caller in the last 10 s, and its cached token may be due already.
     let earliest = stale

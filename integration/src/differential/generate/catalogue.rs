@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::expression::{Maker, Scope};
 use super::grammar::{CLAIMS_LEAVES, FORMS, LEAVES, TYPES, USER_LEAVES};
 use super::hostile;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// How often each form is filled with random parts, from leaves on.
 const FILLINGS: usize = 5;

@@ -2,7 +2,7 @@
 
 use crate::differential::case::NOW;
 use crate::differential::node::Node;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// Claims that pass every check of an issuer and an audience, with random values for the rest.
 pub(crate) fn sound(random: &mut Random, issuer: &str, audience: &str) -> Node {

@@ -4,7 +4,7 @@
 use super::expression::{Maker, Scope};
 use super::hostile;
 use crate::differential::node::Node;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// How much a configuration contains beyond the required fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

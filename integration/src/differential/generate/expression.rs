@@ -2,7 +2,7 @@
 
 use super::grammar::{CLAIMS_LEAVES, FORMS, LEAVES, TYPES, USER_LEAVES};
 use super::hostile;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// The variable that an expression sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

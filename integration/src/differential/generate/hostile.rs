@@ -9,7 +9,7 @@ pub(crate) use self::grammar::{FORMS, LEAVES};
 use super::expression::{Maker, Scope};
 use super::{optional, several};
 use crate::differential::node::Node;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// Whether a leaf uses no claim.
 fn without_claims(text: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::differential::keys::{KeyName, SigningKeys};
 use crate::differential::node::Node;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// Every key with its `kid`, as a careful issuer publishes them.
 pub(crate) fn sound(keys: &SigningKeys) -> Node {

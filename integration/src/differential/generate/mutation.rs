@@ -5,7 +5,7 @@ use super::several;
 use crate::differential::case::{ConfigText, Form};
 use crate::differential::keys::SigningKeys;
 use crate::differential::node::Node;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// Makes one to three changes to the tree or to the way it is written.
 pub(crate) fn change(random: &mut Random, config: &mut ConfigText, keys: &SigningKeys) {

@@ -2,7 +2,7 @@
 //! between static and `dyn` types.
 
 use super::expression::Scope;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// An expression of the type, if a chain can end in that type.
 pub(crate) fn expression(random: &mut Random, scope: Scope, wanted: &str) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Generates several faults at once: in one expression, in one field, and in one entry.
 
 use crate::differential::node::Node;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// An expression with several issues: from the parser, from the checker, and from the validation of
 /// literals.

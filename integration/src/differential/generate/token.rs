@@ -3,8 +3,8 @@
 use super::claims;
 use crate::differential::keys::KeyName;
 use crate::differential::node::Node;
-use crate::differential::random::Random;
 use crate::differential::token::{Damage, TokenSpec};
+use crate::random::Random;
 
 /// The issuer and the audience that a token is made for.
 #[derive(Debug, Clone, Copy)]

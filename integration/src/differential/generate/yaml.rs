@@ -8,7 +8,7 @@ mod writer;
 
 use self::writer::Writer;
 use crate::differential::node::Node;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 /// Writes a tree as YAML, well formed or nearly so.
 pub(crate) fn text(random: &mut Random, tree: &Node) -> String {

@@ -3,7 +3,7 @@
 mod scalar;
 
 use crate::differential::node::Node;
-use crate::differential::random::Random;
+use crate::random::Random;
 
 pub(super) struct Writer<'a> {
     pub(super) random: &'a mut Random,

@@ -2,17 +2,18 @@
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): every seed is good, and a new stream costs nothing.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// The random stream of one case of one run.
-    pub(crate) fn of(seed: u64, case: u64) -> Self {
+    pub fn of(seed: u64, case: u64) -> Self {
         let mut random = Self(seed ^ case.wrapping_mul(0xd1b5_4a32_d192_ed03));
         random.next();
         random
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,23 +22,23 @@ impl Random {
     }
 
     /// A number less than `end`; 0 when `end` is 0.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         let end = end.max(1) as u64;
         usize::try_from(self.next() % end).unwrap_or_default()
     }
 
     /// True with this chance in percent.
-    pub(crate) fn percent(&mut self, chance: usize) -> bool {
+    pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
     /// A random element; the slice must not be empty.
-    pub(crate) fn pick<'a, T: ?Sized>(&mut self, from: &'a [&'a T]) -> &'a T {
+    pub fn pick<'a, T: ?Sized>(&mut self, from: &'a [&'a T]) -> &'a T {
         from[self.below(from.len())]
     }
 
     /// A random element by value; the slice must not be empty.
-    pub(crate) fn pick_copied<T: Copy>(&mut self, from: &[T]) -> T {
+    pub fn pick_copied<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 }
