@@ -142,6 +142,7 @@ impl AdmissionPolicyChecks {
         let gaps = self.others.gaps_at_start.lock().take().unwrap_or_default();
         if !gaps.is_empty() {
             tracing::warn!(
+                reason = %Reason::AdmissionPolicyIncomplete,
                 policies = gaps.join(", "),
                 "admission policies of the hub are missing or not as shipped; fix: keyferry \
                  admission-policies prints them for this hub, and with --check what differs"
