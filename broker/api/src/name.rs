@@ -117,7 +117,9 @@ pub(crate) fn check_label_value(text: &str) -> Result<(), LabelValueError> {
 
 /// A text is not the value of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is not the value of a label: at most 63 letters, digits, -, _ and ., and a letter or digit at either end")]
+#[error(
+    "is not the value of a label: at most 63 letters, digits, -, _ and ., and a letter or digit at either end"
+)]
 pub(crate) struct LabelValueError;
 
 fn check_subdomain(text: &str) -> Result<(), NameError> {

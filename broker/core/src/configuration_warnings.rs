@@ -1,7 +1,10 @@
 //! What a valid configuration says that is likely to be a mistake, for `keyferry serve --check`.
 
 use jiff::Timestamp;
-use keyferry_api::config::{CertificateSource, Configuration, ExternalIssuer, TargetCluster};
+use keyferry_api::config::{
+    CertificateSource, Configuration, EventClaim, ExternalIssuer, GITHUB_EVENT, GITLAB_EVENT,
+    TargetCluster,
+};
 use keyferry_keys::ca_bundle::CaBundle;
 
 use crate::address_warning::address_warning;
@@ -60,9 +63,20 @@ fn issuer_warnings(issuer: &ExternalIssuer) -> Vec<String> {
             issuer.url
         ));
     }
+    let events: Vec<&EventClaim> = match issuer.system {
+        Some(system) => system.facts().event.into_iter().collect(),
+        None => vec![&GITHUB_EVENT, &GITLAB_EVENT],
+    };
     for rule in &issuer.rules {
         for (name, value) in &rule.claims {
-            if let Some(problem) = claim_problem(name, value) {
+            let is_of_outsiders = events
+                .iter()
+                .any(|event| event.name == name && !event.by_members.contains(&value.as_str()));
+            let problem = claim_problem(name, value).or(is_of_outsiders.then_some(
+                "may be caused by those who may not write to the project; fix: be sure that its \
+                 job runs no code of theirs, or remove the claim",
+            ));
+            if let Some(problem) = problem {
                 warnings.push(format!(
                     "externalIssuers {}: the rule's {name} {value:?} {problem}",
                     issuer.url

@@ -76,9 +76,7 @@ pub fn render_object(
     let token = bearer.map(|bearer| bearer.token);
     let object = match delivery.delivery_type {
         DeliveryType::FluxConfigMap => flux::config_map(snapshot),
-        DeliveryType::KubeConfigSecret => {
-            secret::kubeconfig_secret(snapshot, delivery, token)?
-        },
+        DeliveryType::KubeConfigSecret => secret::kubeconfig_secret(snapshot, delivery, token)?,
         DeliveryType::ClusterAPISecret => secret::cluster_api(snapshot, &place.name, token)?,
         DeliveryType::ArgoCDSecret => argo_cd::argo_cd_secret(snapshot, delivery, token),
         DeliveryType::ClusterProfile => cluster_profile::profile_object(snapshot),

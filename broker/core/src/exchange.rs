@@ -563,10 +563,22 @@ mod tests {
         for (form, parameter) in [
             (format!("{form}&subject_token=a.b.c"), "subject_token"),
             (format!("{form}&client_assertion=a.b.c"), "client_assertion"),
-            (form.replace("client_assertion=a.b.c", ""), "client_assertion"),
-            (form.replace("jwt-bearer", "saml2-bearer"), "client_assertion_type"),
-            (form.replace("&client_assertion_type=", "&x="), "client_assertion_type"),
-            (form.replace("client_credentials", "authorization_code"), "grant_type"),
+            (
+                form.replace("client_assertion=a.b.c", ""),
+                "client_assertion",
+            ),
+            (
+                form.replace("jwt-bearer", "saml2-bearer"),
+                "client_assertion_type",
+            ),
+            (
+                form.replace("&client_assertion_type=", "&x="),
+                "client_assertion_type",
+            ),
+            (
+                form.replace("client_credentials", "authorization_code"),
+                "grant_type",
+            ),
             (form.replace("tenant-a%2Fprod", ""), "audience"),
             (exchange.clone(), "client_assertion"),
             (

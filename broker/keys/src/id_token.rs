@@ -43,13 +43,23 @@ impl IdTokenClaims {
     }
 
     /// Returns a claim that is a string of at most 1024 bytes; `None` for any other value. Issuers
-    /// write ids as strings, and `1` and `"1"` must not be equal.
+    /// write ids as strings, and `1` and `"1"` must not be equal. A name that begins with `/` is a
+    /// JSON Pointer (RFC 6901) to a string inside objects.
     pub fn claim(&self, name: &str) -> Option<&str> {
-        self.members
-            .get(name)?
-            .as_str()
-            .filter(|text| text.len() <= MAX_CLAIM_BYTES)
+        let value = match name.strip_prefix('/') {
+            None => self.members.get(name)?,
+            Some(steps) => {
+                let mut steps = steps.split('/').map(unescape_step);
+                let first = self.members.get(&steps.next()?)?;
+                steps.try_fold(first, |value, step| value.as_object()?.get(&step))?
+            }
+        };
+        value.as_str().filter(|text| text.len() <= MAX_CLAIM_BYTES)
     }
+}
+
+fn unescape_step(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
 }
 
 /// Returns the `iss` of a token without any other check; `None` if it cannot be read.
@@ -94,6 +104,27 @@ mod tests {
             ["https://keyferry.example.com"]
         );
         assert_eq!(read.registered().token_id.as_deref(), Some("one"));
+    }
+
+    #[test]
+    fn a_pointer_names_a_text_inside_objects() {
+        let mut nested = claims();
+        nested["a.b/c"] = json!({ "d~e": { "f": "text", "n": 1, "l": ["text"] } });
+        nested["/literal"] = json!("text");
+        let read = read(&nested).unwrap();
+        for (name, expected) in [
+            ("/a.b~1c/d~0e/f", Some("text")),
+            ("/repository_id", Some("42")),
+            ("/a.b~1c/d~0e/n", None),
+            ("/a.b~1c/d~0e/l", None),
+            ("/a.b~1c/d~0e/l/0", None),
+            ("/a.b~1c/d~0e", None),
+            ("/a.b/c/d~0e/f", None),
+            ("/literal", None),
+            ("/", None),
+        ] {
+            assert_eq!(read.claim(name), expected, "{name}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use url::Url;
 
 use super::check::Check;
 use super::duration::DurationBounds;
+use super::external_system::ExternalSystem;
 use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl};
 use crate::managed_issuer::INERT_AUDIENCE;
@@ -45,6 +46,8 @@ const TOKEN_LIFETIME: DurationBounds = DurationBounds {
 pub struct ExternalIssuer {
     /// The `iss` of its tokens, byte for byte. Its discovery document is below this URL.
     pub url: Issuer,
+    /// The system that signs them, if the file says it.
+    pub system: Option<ExternalSystem>,
     /// The only `aud` that its tokens may have.
     pub audience: Audience,
     /// PEM certificates that its server is checked against; the system's roots if absent.
@@ -100,6 +103,14 @@ pub(super) struct ExternalIssuerSpec {
     /// origin.
     #[schemars(transform = schema::issuer)]
     url: String,
+    /// The system that signs its tokens, which decides what a rule must have. Without it, a rule
+    /// must have repository_id or project_id, as GitHub's and GitLab's jobs do.
+    #[schemars(extend("enum" = schema::choice_names(ExternalSystem::ALL)))]
+    system: Option<String>,
+    /// Whether the sub of a rule is never given to anyone else, which only you know. Required with
+    /// system Other.
+    #[schemars(extend("enum" = ["Immutable"]))]
+    subject: Option<String>,
     /// The only aud of its tokens.
     #[schemars(transform = schema::audience)]
     audience: String,
@@ -122,8 +133,8 @@ pub(super) struct ExternalIssuerSpec {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClaimRuleSpec {
-    /// Claims with the exact text of each: repository_id or project_id, and ref or environment. A ref
-    /// of GitLab needs further claims.
+    /// Claims with the exact text of each: those that its system demands. A name that begins with /
+    /// is a JSON Pointer to a text inside another claim.
     #[schemars(extend("maxProperties" = MAX_CLAIMS))]
     claims: BTreeMap<String, String>,
 }
@@ -199,28 +210,59 @@ fn read_external_issuer(
             "choose another audience",
         );
     }
+    let system = spec.system.and_then(|name| {
+        check.choose(
+            &format!("{path}.system"),
+            &name,
+            "a system",
+            ExternalSystem::ALL,
+        )
+    });
+    if let (Some(system), Some(url)) = (system, &url) {
+        check_host(system, url, &format!("{path}.system"), check);
+    }
+    if let Some(only) = system.and_then(|system| system.facts().audience)
+        && spec.audience != only
+    {
+        check.wrong(
+            &audience_path,
+            "is not the audience of its tokens, which no job can choose",
+            format!("write {only}"),
+        );
+    }
+    check_subject(
+        system,
+        spec.subject.as_deref(),
+        &format!("{path}.subject"),
+        check,
+    );
     let audience = check.take(
         &audience_path,
         Audience::new(spec.audience),
         "write one audience, such as the address of this token API",
     );
-    let rules = read_rules(spec.rules, &format!("{path}.rules"), check);
+    let rules = read_rules(spec.rules, system, &format!("{path}.rules"), check);
     let account_path = format!("{path}.serviceAccount");
     let account = read_service_account(spec.service_account, &account_path, check);
-    let max_token_lifetime = TOKEN_LIFETIME.read(
+    let lifetime = DurationBounds {
+        default: system.map_or(TOKEN_LIFETIME.default, |system| system.facts().longest_life),
+        range: TOKEN_LIFETIME.range,
+    };
+    let max_token_lifetime = lifetime.read(
         spec.max_token_lifetime.as_deref(),
         &format!("{path}.maxTokenLifetime"),
         check,
     );
-    let token_use = check.choose_or_default(
-        &format!("{path}.tokenUse"),
+    let token_use = read_token_use(
         spec.token_use.as_deref(),
-        "a use of a token",
-        TokenUse::ALL,
+        system,
+        &format!("{path}.tokenUse"),
+        check,
     );
     let (service_account, service_account_uid) = account?;
     Some(ExternalIssuer {
         url: url?,
+        system,
         audience: audience?,
         certificate_authority: spec.certificate_authority,
         rules,
@@ -231,7 +273,72 @@ fn read_external_issuer(
     })
 }
 
-fn read_rules(specs: Vec<ClaimRuleSpec>, path: &str, check: &mut Check<'_>) -> Vec<ClaimRule> {
+fn check_host(system: ExternalSystem, url: &Issuer, path: &str, check: &mut Check<'_>) {
+    let host = Url::parse(url.as_str())
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned))
+        .unwrap_or_default();
+    if let Some(problem) = system.host_problem(&host) {
+        check.wrong(
+            path,
+            problem,
+            "compare url with the iss of a token, and name the system that signs it",
+        );
+    }
+}
+
+/// Only the admin of the other system knows whether a `sub` is ever given to someone else.
+fn check_subject(
+    system: Option<ExternalSystem>,
+    subject: Option<&str>,
+    path: &str,
+    check: &mut Check<'_>,
+) {
+    match (system, subject) {
+        (Some(ExternalSystem::Other), None) => check.wrong(
+            path,
+            "is missing: whoever gets the same sub later could meet the rule",
+            "write Immutable if the system never gives a sub to anyone else; else use none of it",
+        ),
+        (Some(ExternalSystem::Other), Some("Immutable")) | (_, None) => {}
+        (Some(ExternalSystem::Other), Some(_)) => check.wrong(
+            path,
+            "is not Immutable",
+            "write Immutable if the system never gives a sub to anyone else",
+        ),
+        (_, Some(_)) => check.wrong(path, "is for system Other alone", "remove it"),
+    }
+}
+
+fn read_token_use(
+    text: Option<&str>,
+    system: Option<ExternalSystem>,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Option<TokenUse> {
+    let Some(facts) = system.map(ExternalSystem::facts) else {
+        return check.choose_or_default(path, text, "a use of a token", TokenUse::ALL);
+    };
+    let Some(text) = text else {
+        return Some(facts.token_use);
+    };
+    let token_use = check.choose(path, text, "a use of a token", TokenUse::ALL)?;
+    if token_use == TokenUse::Once && !facts.has_token_id {
+        check.wrong(
+            path,
+            "needs a jti, which this system's tokens do not have",
+            "write UntilExpiry, or remove the field",
+        );
+    }
+    Some(token_use)
+}
+
+fn read_rules(
+    specs: Vec<ClaimRuleSpec>,
+    system: Option<ExternalSystem>,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Vec<ClaimRule> {
     if specs.is_empty() || specs.len() > MAX_RULES {
         check.wrong(
             path,
@@ -246,7 +353,12 @@ fn read_rules(specs: Vec<ClaimRuleSpec>, path: &str, check: &mut Check<'_>) -> V
         })
         .collect();
     for (index, rule) in rules.iter().enumerate() {
-        check_rule(rule, &format!("{path}[{index}].claims"), check);
+        let path = format!("{path}[{index}].claims");
+        check_claims(rule, &path, check);
+        match system {
+            Some(system) => check_rule_of(system, rule, &path, check),
+            None => check_rule(rule, &path, check),
+        }
     }
     rules
 }
@@ -309,9 +421,8 @@ fn check_url(url: &Issuer, path: &str, published: &PublishedIssuers<'_>, check: 
     }
 }
 
-fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
-    let has = |names: &[&str]| names.iter().any(|name| rule.claims.contains_key(*name));
-    let value = |name: &str| rule.claims.get(name).map(String::as_str);
+/// Checks the names and the length of a rule's claims.
+fn check_claims(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
     if rule.claims.len() > MAX_CLAIMS {
         check.wrong(
             path,
@@ -327,20 +438,93 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
                 "write the exact value of the claim",
             );
         }
-        if RESERVED_CLAIMS.contains(&name.as_str()) {
-            check.wrong(
+        let first = pointer_steps(name).map_or_else(
+            || Some(name.clone()),
+            |steps| steps.and_then(|steps| steps.first().cloned()),
+        );
+        match first.as_deref() {
+            None => check.wrong(
+                &format!("{path}.{name}"),
+                "is no JSON Pointer",
+                "write /name/name, with ~1 for / and ~0 for ~ in a name (RFC 6901)",
+            ),
+            Some(first) if RESERVED_CLAIMS.contains(&first) => check.wrong(
                 &format!("{path}.{name}"),
                 "is a claim that Keyferry checks itself",
                 "remove it",
-            );
+            ),
+            Some(_) => {}
         }
     }
+}
+
+/// The steps of a claim's name that begins with `/`, unescaped; `None` for another name, and
+/// `Some(None)` for one that is no JSON Pointer (RFC 6901).
+fn pointer_steps(name: &str) -> Option<Option<Vec<String>>> {
+    let steps = name.strip_prefix('/')?.split('/');
+    Some(
+        steps
+            .map(|step| {
+                let bare = step.replace("~0", "").replace("~1", "");
+                (!step.is_empty() && !bare.contains('~'))
+                    .then(|| step.replace("~1", "/").replace("~0", "~"))
+            })
+            .collect(),
+    )
+}
+
+/// Checks a rule by what is known about its system.
+fn check_rule_of(system: ExternalSystem, rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
+    let facts = system.facts();
+    let has = |name: &&str| rule.claims.contains_key(*name);
+    if !facts.project.iter().any(|claims| claims.iter().all(has)) {
+        let lists: Vec<String> = facts.project.iter().map(|it| it.join(" and ")).collect();
+        check.wrong(
+            path,
+            format!(
+                "has not {}, so others who get the project's name could meet it",
+                lists.join(", nor ")
+            ),
+            "add the id from a token of the job",
+        );
+    }
+    if !facts.scope.iter().any(has) {
+        check.wrong(
+            path,
+            format!(
+                "has not {}, so everything that runs in the project could meet it",
+                facts.scope.join(", nor ")
+            ),
+            "add what may run",
+        );
+    }
+    for (name, value) in &rule.claims {
+        if value.contains('*') {
+            check.wrong(
+                &format!("{path}.{name}"),
+                "has a *, and texts are compared as they are written",
+                "write one rule for each value",
+            );
+        }
+        if let Some((problem, fix)) = system.value_problem(name, value) {
+            check.wrong(&format!("{path}.{name}"), problem, fix);
+        }
+    }
+    if system == ExternalSystem::GitLab {
+        check_gitlab_scope(rule, path, check);
+    }
+}
+
+/// Checks a rule whose system the file does not name: of GitHub or GitLab.
+fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
+    let has = |names: &[&str]| names.iter().any(|name| rule.claims.contains_key(*name));
     if !has(&IMMUTABLE_CLAIMS) {
         check.wrong(
             path,
             "has neither repository_id nor project_id, so anyone who takes over a project's name \
              could meet it",
-            "add the numeric id of the project",
+            "add the numeric id of the project; for a job of another system than GitHub or GitLab, \
+             write system",
         );
     }
     if !has(&SCOPE_CLAIMS) {
@@ -350,6 +534,13 @@ fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
             "add the ref that may deploy, or the environment",
         );
     }
+    check_gitlab_scope(rule, path, check);
+}
+
+/// Checks what the ref or the environment of a rule proves at GitLab.
+fn check_gitlab_scope(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
+    let has = |names: &[&str]| names.iter().any(|name| rule.claims.contains_key(*name));
+    let value = |name: &str| rule.claims.get(name).map(String::as_str);
     // GitHub writes full refs (refs/heads/main). GitLab writes names, and a tag may have the name
     // of a protected branch.
     if value("ref").is_some_and(|name| !name.starts_with("refs/")) && !has(&["ref_type"]) {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::config::{ClaimRule, ExternalIssuer, TokenUse};
+use keyferry_api::config::{
+    ClaimRule, EventClaim, ExternalIssuer, ExternalSystem, GITHUB_EVENT, GITLAB_EVENT, TokenUse,
+};
 use keyferry_api::issuer::Issuer;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
@@ -21,39 +23,10 @@ use super::{Facts, ReviewedUser, VerifiedCaller, reason_of};
 /// Claims that name the run of a job, the most exact first, at GitHub and at GitLab.
 const RUN_CLAIMS: [&str; 3] = ["run_id", "job_id", "pipeline_id"];
 
-/// A claim that names the event that started a job.
-struct EventClaim {
-    name: &'static str,
-    /// The claim with the project's number at the same CI system.
-    project: &'static str,
-    /// Events that need write access to the project, and whose jobs run code that is in the
-    /// project.
-    by_members: &'static [&'static str],
-}
-
-/// The events that a rule need not name. It must name every other event, because CI systems add
-/// events that outsiders can cause, such as `issue_comment` or `gollum`, and whose jobs can have
-/// the ref of the main branch. `merge_group` runs code that is not merged yet; `check_run`,
-/// `status` and `deployment` can follow from an outsider's pull request; `parent_pipeline` has the
-/// ref of a merge request, if one started the parent; `pipeline` is started by another project.
-const TRUSTED_EVENTS: [EventClaim; 2] = [
-    EventClaim {
-        name: "event_name",
-        project: "repository_id",
-        by_members: &[
-            "push",
-            "release",
-            "repository_dispatch",
-            "schedule",
-            "workflow_dispatch",
-        ],
-    },
-    EventClaim {
-        name: "pipeline_source",
-        project: "project_id",
-        by_members: &["api", "push", "schedule", "trigger", "web"],
-    },
-];
+/// The events of an entry that does not name its system. A rule must name every other event, because
+/// CI systems add events that outsiders can cause, such as `issue_comment` or `gollum`, and whose
+/// jobs can have the ref of the main branch.
+static EVENTS_WITHOUT_SYSTEM: [&EventClaim; 2] = [&GITHUB_EVENT, &GITLAB_EVENT];
 
 /// What an id-token proved. Only [`accept_external`] makes it.
 #[derive(Clone, Debug)]
@@ -180,7 +153,10 @@ pub fn accept_external(
 ) -> Result<ExternalIdentity, Reason> {
     let claims = signature.id_token().map_err(|_| Reason::CallerMalformed)?;
     let (index, entry) = find_entry(&claims, issuers, now)?;
-    let run = RUN_CLAIMS.iter().find_map(|name| claims.claim(name));
+    let run_claims = entry
+        .system
+        .map_or(&RUN_CLAIMS[..], |system| system.facts().run);
+    let run = run_claims.iter().find_map(|name| claims.claim(name));
     Ok(ExternalIdentity(Arc::new(ExternalFacts {
         entry: index,
         issuer: entry.url.clone(),
@@ -207,7 +183,11 @@ fn find_entry<'i>(
             fault = closer_fault(fault, error);
             continue;
         }
-        if !entry.rules.iter().any(|rule| meets_rule(claims, rule)) {
+        if !entry
+            .rules
+            .iter()
+            .any(|rule| meets_rule(claims, rule, entry.system))
+        {
             fault = Reason::CallerClaimsMismatch;
             continue;
         }
@@ -248,25 +228,29 @@ fn closer_fault(fault: Reason, error: ClaimsError) -> Reason {
     }
 }
 
-fn meets_rule(claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
+fn meets_rule(claims: &IdTokenClaims, rule: &ClaimRule, system: Option<ExternalSystem>) -> bool {
     let equal = |(name, value): (&String, &String)| claims.claim(name) == Some(value.as_str());
-    rule.claims.iter().all(equal)
-        && TRUSTED_EVENTS
+    let admits_event = match system {
+        None => EVENTS_WITHOUT_SYSTEM
             .iter()
-            .all(|event| event.admits(claims, rule))
+            .all(|event| admits_event(event, claims, rule)),
+        Some(system) => system
+            .facts()
+            .event
+            .is_none_or(|event| admits_event(event, claims, rule)),
+    };
+    rule.claims.iter().all(equal) && admits_event
 }
 
-impl EventClaim {
-    /// Whether the rule names the event, or the event needs write access to the project. A token
-    /// without the claim is refused if its CI system always writes it.
-    fn admits(&self, claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
-        if rule.claims.contains_key(self.name) {
-            return true;
-        }
-        match claims.claim(self.name) {
-            Some(event) => self.by_members.contains(&event),
-            None => !rule.claims.contains_key(self.project),
-        }
+/// Whether the rule names the event, or the event needs write access to the project. A token
+/// without the claim is refused if its system always writes it.
+fn admits_event(event: &EventClaim, claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
+    if rule.claims.contains_key(event.name) {
+        return true;
+    }
+    match claims.claim(event.name) {
+        Some(name) => event.by_members.contains(&name),
+        None => !rule.claims.contains_key(event.project),
     }
 }
 

@@ -10,7 +10,8 @@ use zeroize::Zeroize;
 
 use super::form::Form;
 use super::ownership::{
-    DIGEST_ANNOTATION, EXPIRES_AT, FURTHER_NAMES, KEY_ID, OwnedObject, RENEW_AT, TARGET_ANNOTATION, TOKEN_ID,
+    DIGEST_ANNOTATION, EXPIRES_AT, FURTHER_NAMES, KEY_ID, OwnedObject, RENEW_AT, TARGET_ANNOTATION,
+    TOKEN_ID,
 };
 use super::place::ObjectPlace;
 use super::{CredentialNote, Snapshot, client_certificate};
@@ -165,7 +166,10 @@ fn wipe_strings(object: &mut Value) {
 /// The labels and annotations that an access asks for beside Keyferry's own, so that they go when it
 /// asks for them no more.
 fn written_further_names(shape: &SecretShape) -> Option<String> {
-    let names = [("labels", &shape.labels), ("annotations", &shape.annotations)];
+    let names = [
+        ("labels", &shape.labels),
+        ("annotations", &shape.annotations),
+    ];
     let names: Vec<String> = names
         .into_iter()
         .flat_map(|(field, entries)| entries.keys().map(move |key| format!("{field}:{key}")))

@@ -192,14 +192,21 @@ fn a_consumer_finds_the_secret_by_key_type_labels_and_annotations() {
     assert_eq!(object["type"], "example.com/remote");
     let metadata = &object["metadata"];
     assert_eq!(metadata["labels"]["istio/multiCluster"], "true");
-    assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "keyferry");
-    assert_eq!(metadata["annotations"]["networking.istio.io/cluster"], "prod");
+    assert_eq!(
+        metadata["labels"]["app.kubernetes.io/managed-by"],
+        "keyferry"
+    );
+    assert_eq!(
+        metadata["annotations"]["networking.istio.io/cluster"],
+        "prod"
+    );
     assert_eq!(metadata["annotations"]["keyferry.dev/target"], "prod");
 }
 
 #[test]
 fn what_an_access_asks_for_no_more_goes_and_what_others_added_stays() {
-    let shaped = json!({ "labels": { "istio/multiCluster": "true" }, "annotations": { "a/b": "c" } });
+    let shaped =
+        json!({ "labels": { "istio/multiCluster": "true" }, "annotations": { "a/b": "c" } });
     let mut held = as_stored(build_istio_world(shaped).rendered(Some("t")));
     held["metadata"]["labels"]["theirs"] = json!("kept");
     held["metadata"]["annotations"]["theirs"] = json!("kept");

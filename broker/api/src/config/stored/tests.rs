@@ -431,7 +431,9 @@ fn mistakes_of_deliveries_are_named() {
             "secret.labels[team]",
         ),
         (
-            of_secret(json!({ "annotations": { "keyferry.dev/expires-at": "2099-01-01T00:00:00Z" } })),
+            of_secret(
+                json!({ "annotations": { "keyferry.dev/expires-at": "2099-01-01T00:00:00Z" } }),
+            ),
             "secret.annotations[keyferry.dev/expires-at]",
         ),
         (

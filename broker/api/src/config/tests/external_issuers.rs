@@ -117,6 +117,212 @@ fn a_rule_names_one_project_and_what_may_run_there() {
     }
 }
 
+/// One entry of a system.
+fn entry_of(system: &str, url: &str, audience: &str, rule: &str) -> String {
+    format!(
+        "  - url: {url}\n    system: {system}\n    audience: {audience}\n    rules:\n      \
+         - claims: {rule}\n    serviceAccount: {{namespace: tenant-a, name: deployer}}\n"
+    )
+}
+
+#[test]
+fn each_system_has_its_own_claims() {
+    const OURS: &str = "https://keys.example.com";
+    const AZURE: &str = "api://AzureADTokenExchange";
+    for (system, url, audience, rule, token_use) in [
+        (
+            "AzureDevOps",
+            "https://vstoken.dev.azure.com/1f0a",
+            AZURE,
+            "{prj_id: 1f0a, def_id: \"12\", rpo_ref: refs/heads/main}",
+            TokenUse::Once,
+        ),
+        (
+            "Bitbucket",
+            "https://api.bitbucket.org/2.0/workspaces/team/pipelines-config/identity/oidc",
+            OURS,
+            "{repositoryUuid: \"{1f0a}\", branchName: main}",
+            TokenUse::UntilExpiry,
+        ),
+        (
+            "Buildkite",
+            "https://agent.buildkite.com",
+            OURS,
+            "{pipeline_id: 1f0a, build_branch: main}",
+            TokenUse::Once,
+        ),
+        (
+            "CircleCI",
+            "https://oidc.circleci.com/org/1f0a",
+            OURS,
+            "{oidc.circleci.com/project-id: 1f0a, oidc.circleci.com/vcs-ref: refs/heads/main}",
+            TokenUse::UntilExpiry,
+        ),
+        (
+            "Forgejo",
+            "https://codeberg.org/api/actions",
+            OURS,
+            "{repository_id: \"42\", ref: refs/heads/main}",
+            TokenUse::UntilExpiry,
+        ),
+        (
+            "GitHub",
+            "https://github.example.com/_services/token",
+            OURS,
+            "{repository_id: \"42\", environment: production}",
+            TokenUse::Once,
+        ),
+        (
+            "GitLab",
+            "https://gitlab.com",
+            OURS,
+            GITLAB_RULE,
+            TokenUse::UntilExpiry,
+        ),
+        (
+            "Other",
+            "https://accounts.google.com",
+            OURS,
+            "{sub: \"113774264463038321964\"}",
+            TokenUse::UntilExpiry,
+        ),
+        (
+            "Pulumi",
+            "https://api.pulumi.com/oidc/v2",
+            OURS,
+            "{sub: \"pulumi:org:1f0a:env:2b\"}",
+            TokenUse::UntilExpiry,
+        ),
+        (
+            "SPIFFE",
+            "https://spire.example.com",
+            OURS,
+            "{sub: spiffe://example.com/ns/team/sa/deployer}",
+            TokenUse::UntilExpiry,
+        ),
+        (
+            "TerraformCloud",
+            "https://app.terraform.io",
+            OURS,
+            "{terraform_workspace_id: ws-1f0a, terraform_run_phase: apply}",
+            TokenUse::UntilExpiry,
+        ),
+    ] {
+        let mut list = entry_of(system, url, audience, rule);
+        if system == "Other" {
+            assert_eq!(mistake(&list).0, "externalIssuers[0].subject");
+            list.push_str("    subject: Immutable\n");
+        }
+        let read = issuers(&list);
+        assert_eq!(read[0].token_use, token_use, "{system}");
+        // Without a claim, or with another form of it, the file is refused.
+        let without = entry_of(system, url, audience, "{actor: x}");
+        assert!(!mistakes_of(&with(&without)).is_empty(), "{system}");
+        let star = entry_of(system, url, audience, &rule.replacen("1f0a", "*", 1));
+        if star.contains('*') {
+            let mistakes = mistakes_of(&with(&star));
+            assert!(
+                mistakes.iter().any(|it| it.problem.contains("a *")),
+                "{system}: {mistakes:?}"
+            );
+        }
+        // At the public host of another system its own checks would not hold.
+        let public = match system {
+            "Buildkite" => "https://app.terraform.io",
+            _ => "https://agent.buildkite.com",
+        };
+        let elsewhere = list.replace(url, public);
+        assert_eq!(
+            mistake(&elsewhere).0,
+            "externalIssuers[0].system",
+            "{system}"
+        );
+    }
+}
+
+#[test]
+fn a_value_that_meets_no_token_or_too_many_is_refused() {
+    const OURS: &str = "https://keys.example.com";
+    for (system, rule, claim) in [
+        (
+            "Bitbucket",
+            "{repositoryUuid: 1f0a, branchName: main}",
+            ".repositoryUuid",
+        ),
+        ("Forgejo", "{repository_id: \"1\", ref: main}", ".ref"),
+        ("GitHub", "{repository_id: \"1\", ref: main}", ".ref"),
+        (
+            "Forgejo",
+            "{repository_id: \"1\", ref: refs/heads/main, event_name: workflow_call}",
+            ".event_name",
+        ),
+        ("Pulumi", "{sub: \"pulumi:deploy:org:team\"}", ".sub"),
+        ("SPIFFE", "{sub: example.com/x}", ".sub"),
+        (
+            "TerraformCloud",
+            "{terraform_workspace_id: ws-1, terraform_run_phase: destroy}",
+            ".terraform_run_phase",
+        ),
+        ("Buildkite", "{pipeline_id: x}", ""),
+        ("Buildkite", "{build_branch: main, pipeline_slug: x}", ""),
+        ("SPIFFE", "{sub: spiffe://a/b, /x~2: y}", "./x~2"),
+        ("SPIFFE", "{sub: spiffe://a/b, /: y}", "./"),
+        ("SPIFFE", "{sub: spiffe://a/b, /aud: y}", "./aud"),
+        ("SPIFFE", "{sub: spiffe://a/b, /aud/0: y}", "./aud/0"),
+    ] {
+        let url = match system {
+            "Bitbucket" => "https://api.bitbucket.org/x",
+            "Buildkite" => "https://agent.buildkite.com",
+            _ => "https://ci.example.com",
+        };
+        assert_eq!(
+            mistake(&entry_of(system, url, OURS, rule)).0,
+            format!("externalIssuers[0].rules[0].claims{claim}"),
+            "{system}: {rule}"
+        );
+    }
+    for (list, path) in [
+        (
+            entry_of(
+                "CircleCI",
+                "https://oidc.circleci.com/org/x",
+                OURS,
+                "{oidc.circleci.com/project-id: x, oidc.circleci.com/vcs-ref: y}",
+            ) + "    tokenUse: Once\n",
+            "tokenUse",
+        ),
+        (
+            entry_of(
+                "AzureDevOps",
+                "https://vstoken.dev.azure.com/x",
+                OURS,
+                "{prj_id: x, def_id: \"1\", rpo_ref: refs/heads/main}",
+            ),
+            "audience",
+        ),
+        (
+            entry_of(
+                "GitHub",
+                "https://ci.example.com",
+                OURS,
+                "{repository_id: \"1\", ref: refs/heads/main}",
+            ) + "    subject: Immutable\n",
+            "subject",
+        ),
+        (
+            entry_of(
+                "Jenkins",
+                "https://ci.example.com",
+                OURS,
+                "{repository_id: \"1\", ref: refs/heads/main}",
+            ),
+            "system",
+        ),
+    ] {
+        assert_eq!(mistake(&list).0, format!("externalIssuers[0].{path}"));
+    }
+}
+
 #[test]
 fn values_that_are_empty_or_checked_elsewhere_are_refused() {
     let rule = |further: &str| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keyferry_api::audience::Audience;
-use keyferry_api::config::{ClaimRule, ExternalIssuer, TokenUse};
+use keyferry_api::config::{ClaimRule, ExternalIssuer, ExternalSystem, TokenUse};
 use keyferry_api::issuer::Issuer;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::reason::Reason;
@@ -23,6 +23,7 @@ fn entry(audience: &str, account: &str, rules: &[&[(&str, &str)]]) -> ExternalIs
     let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     ExternalIssuer {
         url: Issuer::new("https://ci.example.com").unwrap(),
+        system: None,
         audience: Audience::new(audience).unwrap(),
         certificate_authority: None,
         rules: rules
@@ -93,6 +94,163 @@ fn gitlab_claims(source: &str) -> Value {
         "project_id": "7", "ref": "main", "ref_type": "branch", "ref_protected": "true",
         "job_id": "5", "pipeline_id": "4", "pipeline_source": source,
     })
+}
+
+/// The entry of a system, with one rule.
+fn entry_of(system: ExternalSystem, rule: &[(&str, &str)]) -> ExternalIssuer {
+    ExternalIssuer {
+        system: Some(system),
+        token_use: TokenUse::UntilExpiry,
+        ..entry("https://keys.example.com", "deployer", &[rule])
+    }
+}
+
+/// Each system, a rule, the claims of a job that meets it, and the claim that names its run.
+type SystemCase = (
+    ExternalSystem,
+    &'static [(&'static str, &'static str)],
+    Option<(&'static str, &'static str)>,
+);
+
+const SYSTEM_CASES: [SystemCase; 10] = [
+    (
+        ExternalSystem::AzureDevOps,
+        &[
+            ("prj_id", "1f0a"),
+            ("def_id", "12"),
+            ("rpo_ref", "refs/heads/main"),
+        ],
+        Some(("run_id", "9")),
+    ),
+    (
+        ExternalSystem::Bitbucket,
+        &[("repositoryUuid", "{1f0a}"), ("branchName", "main")],
+        Some(("stepUuid", "{9}")),
+    ),
+    (
+        ExternalSystem::Buildkite,
+        &[("pipeline_id", "1f0a"), ("build_branch", "main")],
+        Some(("job_id", "9")),
+    ),
+    (
+        ExternalSystem::CircleCI,
+        &[
+            ("oidc.circleci.com/project-id", "1f0a"),
+            ("oidc.circleci.com/vcs-ref", "refs/heads/main"),
+        ],
+        Some(("oidc.circleci.com/job-id", "9")),
+    ),
+    (
+        ExternalSystem::Forgejo,
+        &[("repository_id", "42"), ("ref", "refs/heads/main")],
+        Some(("run_id", "9")),
+    ),
+    (
+        ExternalSystem::GitHub,
+        &[("repository_id", "42"), ("ref", "refs/heads/main")],
+        Some(("run_id", "9")),
+    ),
+    (
+        ExternalSystem::GitLab,
+        &[
+            ("project_id", "7"),
+            ("ref", "main"),
+            ("ref_protected", "true"),
+        ],
+        Some(("job_id", "9")),
+    ),
+    (
+        ExternalSystem::Other,
+        &[("sub", "113774264463038321964")],
+        None,
+    ),
+    (
+        ExternalSystem::SPIFFE,
+        &[("sub", "spiffe://prod.example.com/ns/team/sa/deployer")],
+        None,
+    ),
+    (
+        ExternalSystem::TerraformCloud,
+        &[
+            ("terraform_workspace_id", "ws-1f0a"),
+            ("terraform_run_phase", "apply"),
+        ],
+        Some(("terraform_run_id", "9")),
+    ),
+];
+
+/// The claims of a job, with those of a rule, its run, and an event of members where there is one.
+fn claims_of((system, rule, run): &SystemCase) -> Value {
+    let mut claims = json!({
+        "iss": "https://ci.example.com", "aud": "https://keys.example.com",
+        "sub": "any", "iat": NOW, "exp": NOW + 300,
+    });
+    let event = system.facts().event.map(|event| (event.name, "push"));
+    for (name, value) in rule.iter().copied().chain(event).chain(*run) {
+        claims[name] = json!(value);
+    }
+    claims
+}
+
+#[test]
+fn a_job_of_each_system_is_accepted_by_its_claims_and_no_other() {
+    for case in &SYSTEM_CASES {
+        let (system, rule, run) = case;
+        let issuers = [entry_of(*system, rule)];
+        let accepted = judged(&issuers, &claims_of(case)).unwrap();
+        assert_eq!(accepted.run(), run.map(|(_, run)| run), "{system:?}");
+        for (name, value) in *rule {
+            let numbers: Option<u64> = value.parse().ok();
+            let mut others = vec![
+                json!(null),
+                json!(format!("{value}0")),
+                json!(value.to_uppercase() + " "),
+                json!([value]),
+                json!({ "value": value }),
+                json!(true),
+            ];
+            others.extend(numbers.map(|number| json!(number)));
+            for other in others {
+                let mut claims = claims_of(case);
+                claims[*name] = other.clone();
+                assert!(
+                    judged(&issuers, &claims).is_err(),
+                    "{system:?} {name}: {other}"
+                );
+            }
+        }
+        // Those of every other system, in a token of the same issuer.
+        for other in SYSTEM_CASES.iter().filter(|other| other.1 != *rule) {
+            assert!(
+                judged(&issuers, &claims_of(other)).is_err(),
+                "{system:?} by claims of {:?}",
+                other.0
+            );
+        }
+    }
+}
+
+#[test]
+fn events_of_outsiders_are_refused_at_each_system_that_tells_them() {
+    for case in &SYSTEM_CASES {
+        let Some(event) = case.0.facts().event else {
+            continue;
+        };
+        let issuers = [entry_of(case.0, case.1)];
+        for name in [
+            "pull_request_target",
+            "workflow_call",
+            "merge_request_event",
+            "issue_comment",
+            "",
+        ] {
+            let mut claims = claims_of(case);
+            claims[event.name] = json!(name);
+            assert!(judged(&issuers, &claims).is_err(), "{:?} {name}", case.0);
+            claims.as_object_mut().unwrap().remove(event.name);
+            assert!(judged(&issuers, &claims).is_err(), "{:?} without", case.0);
+        }
+    }
 }
 
 /// A job that stands for a ServiceAccount of `tenant-a`, by its name and UID.
