@@ -12,9 +12,10 @@ fn system_table() -> String {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         names.join(separator)
     };
-    let mut table = "| `system` | a rule needs | and one of | default `tokenUse` | its scope proves |\n\
+    let mut table =
+        "| `system` | a rule needs | and one of | default `tokenUse` | its scope proves |\n\
                      |---|---|---|---|---|\n"
-        .to_owned();
+            .to_owned();
     for (name, system) in ExternalSystem::ALL {
         let facts = system.facts();
         let projects: Vec<String> = facts

@@ -218,7 +218,7 @@ fn each_system_has_its_own_claims() {
         // Without a claim, or with another form of it, the file is refused.
         let without = entry_of(system, url, audience, "{actor: x}");
         assert!(!mistakes_of(&with(&without)).is_empty(), "{system}");
-        let star = entry_of(system, url, audience, &rule.replacen("1f0a", "*", 1));
+        let star = entry_of(system, url, audience, &rule.replacen("1f0a", "1f0a*", 1));
         if star.contains('*') {
             let mistakes = mistakes_of(&with(&star));
             assert!(
@@ -287,7 +287,7 @@ fn a_value_that_meets_no_token_or_too_many_is_refused() {
                 "CircleCI",
                 "https://oidc.circleci.com/org/x",
                 OURS,
-                "{oidc.circleci.com/project-id: x, oidc.circleci.com/vcs-ref: y}",
+                "{oidc.circleci.com/project-id: x, oidc.circleci.com/vcs-ref: refs/heads/x}",
             ) + "    tokenUse: Once\n",
             "tokenUse",
         ),
