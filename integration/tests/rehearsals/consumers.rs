@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use keyferry_integration::http_client::{names_unknown_issuer, trusting};
 use keyferry_integration::runner::TestError;
-use keyferry_integration::world::on_hub::{OnHub, RECONCILER, audience, secret_path};
+use keyferry_integration::world::on_hub::{OnHub, audience, secret_path};
 use keyferry_integration::world::{CALLER_AUDIENCE, claims};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -46,6 +46,8 @@ pub(super) struct Client {
     pub(super) way: Way,
     pub(super) tenant: &'static str,
     pub(super) access: String,
+    /// The ServiceAccount that it is, and mints for.
+    pub(super) account: String,
     pub(super) target: &'static str,
 }
 
@@ -111,7 +113,7 @@ impl Consumers {
                     .hub
                     .token_request(
                         client.tenant,
-                        RECONCILER,
+                        &client.account,
                         &[CALLER_AUDIENCE],
                         CALLER_TOKEN_SECONDS,
                     )
@@ -232,10 +234,12 @@ impl Consumer {
     async fn mint(&self) -> Option<Credential> {
         let audiences = [audience(self.client.target)];
         let audiences: Vec<&str> = audiences.iter().map(String::as_str).collect();
-        let minted = self
-            .world
-            .hub
-            .token_request(self.client.tenant, RECONCILER, &audiences, 3600);
+        let minted = self.world.hub.token_request(
+            self.client.tenant,
+            &self.client.account,
+            &audiences,
+            3600,
+        );
         let minted = tokio::time::timeout(READ_LIMIT, minted).await.ok()?.ok()?;
         let target = self
             .world
