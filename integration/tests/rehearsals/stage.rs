@@ -163,8 +163,9 @@ impl Stage {
                 let of_one = |way: &Way| client(*way, access_name(number), RECONCILER);
                 clients.extend(ways.iter().map(of_one));
             }
-            clients
-                .extend(new_access.map(|access| client(Way::AsksForNewAccess, access.to_owned())));
+            clients.extend(
+                new_access.map(|access| client(Way::AsksForNewAccess, access.to_owned(), access)),
+            );
         }
         clients
     }
