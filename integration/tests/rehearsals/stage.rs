@@ -27,6 +27,8 @@ pub(super) struct Stage {
     /// The CA that each target's certificate comes from.
     authorities: Mutex<[String; 2]>,
     accesses_per_tenant: usize,
+    /// ServiceAccounts of the accesses of which nobody asked before.
+    new_accounts: Mutex<Vec<String>>,
 }
 
 impl Fixture for Stage {
@@ -52,6 +54,7 @@ impl Stage {
             later_server: Mutex::new(None),
             authorities: Mutex::new(authorities),
             accesses_per_tenant,
+            new_accounts: Mutex::new(Vec::new()),
         };
         for (index, (_, tenant)) in TARGET_TENANTS.into_iter().enumerate() {
             stage.put_target(index).await?;
@@ -73,9 +76,11 @@ impl Stage {
     pub(super) fn target_spec(&self, index: usize) -> Value {
         let (_, tenant) = TARGET_TENANTS[index];
         let mut spec = self.world.target_spec(index);
+        let mut accounts = self.new_accounts.lock().clone();
+        accounts.push(RECONCILER.to_owned());
         spec["caBundle"] = self.authorities.lock()[index].clone().into();
         spec["allow"] = json!([{
-            "namespaces": [tenant], "serviceAccounts": [RECONCILER],
+            "namespaces": [tenant], "serviceAccounts": accounts,
             "deliveries": ["KubeConfigSecret", "FluxConfigMap", "HTTP"],
         }]);
         spec
@@ -115,10 +120,17 @@ impl Stage {
         Ok(())
     }
 
-    /// Declares an access of each tenant of which nobody asked before.
+    /// Declares an access of each tenant of which nobody asked before, and for whose ServiceAccount
+    /// no token exists.
     pub(super) async fn declare_new_accesses(&self, name: &str) -> TestResult {
+        self.new_accounts.lock().push(name.to_owned());
         for (index, (_, tenant)) in TARGET_TENANTS.into_iter().enumerate() {
-            let on_request = json!({ "deliveries": [{ "name": "http", "type": "HTTP" }] });
+            self.world.hub.create_service_account(tenant, name).await?;
+            self.put_target(index).await?;
+            let on_request = json!({
+                "serviceAccountName": name,
+                "deliveries": [{ "name": "http", "type": "HTTP" }],
+            });
             self.put_access(tenant, name, index, &on_request).await?;
         }
         Ok(())
@@ -140,17 +152,20 @@ impl Stage {
     pub(super) fn clients(&self, ways: &[Way], new_access: Option<&str>) -> Vec<Client> {
         let mut clients = Vec::new();
         for (target, tenant) in TARGET_TENANTS {
-            let client = |way, access: String| Client {
+            let client = |way, access: String, account: &str| Client {
                 way,
                 tenant,
                 access,
+                account: account.to_owned(),
                 target,
             };
             for number in 0..self.accesses_per_tenant {
-                clients.extend(ways.iter().map(|way| client(*way, access_name(number))));
+                let of_one = |way: &Way| client(*way, access_name(number), RECONCILER);
+                clients.extend(ways.iter().map(of_one));
             }
-            clients
-                .extend(new_access.map(|access| client(Way::AsksForNewAccess, access.to_owned())));
+            clients.extend(
+                new_access.map(|access| client(Way::AsksForNewAccess, access.to_owned(), access)),
+            );
         }
         clients
     }
