@@ -79,7 +79,6 @@ enum FleetOutput {
     /// The same object as YAML.
     Yaml,
     /// One HTML file with every page, to send or to print.
-    #[cfg(feature = "view")]
     Html,
 }
 
@@ -132,7 +131,6 @@ pub(crate) struct BesideFiles<'a> {
 ///
 /// # Errors
 /// The hub does not answer, or a file cannot be read.
-#[cfg(feature = "view")]
 pub(crate) async fn read_fleet(
     folder: Option<&Path>,
     hub: &HubArgs,
@@ -172,7 +170,6 @@ fn print_fleet(fleet: &Fleet, output: FleetOutput) -> ExitCode {
     let code = exit_code(fleet.verdict());
     let format = match output {
         FleetOutput::Table => return ui::finish_with(&table::render(fleet), code),
-        #[cfg(feature = "view")]
         FleetOutput::Html => return ui::finish_with(&keyferry_pages::whole_file(fleet), code),
         FleetOutput::Json => DocumentFormat::Json,
         FleetOutput::Yaml => DocumentFormat::Yaml,
