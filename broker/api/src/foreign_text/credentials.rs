@@ -7,6 +7,8 @@ use serde_json::Value;
 
 /// What stands in place of a credential.
 const HIDDEN: &str = "[hidden]";
+/// How a JSON object begins in base64, and so a JSON Web Token.
+const TOKEN_START: &str = "eyJ";
 /// The shortest text after `Bearer` that is taken for a credential, and for a token in a URL.
 const MIN_TOKEN_BYTES: usize = 16;
 
@@ -22,7 +24,7 @@ const MIN_TOKEN_BYTES: usize = 16;
 pub fn hide_credentials(text: &str) -> Cow<'_, str> {
     let forms: [(&str, fn(&str) -> usize); 5] = [
         ("://", user_length),
-        ("eyJ", token_length),
+        (TOKEN_START, token_length),
         ("earer ", opaque_length),
         ("EARER ", opaque_length),
         ("-----BEGIN ", key_length),
@@ -57,9 +59,10 @@ fn hide_after(text: &str, start: &str, length_of: fn(&str) -> usize) -> String {
     while let Some((before, after)) = rest.split_once(start) {
         shown.push_str(before);
         shown.push_str(start);
-        let (hidden, visible) = after
-            .split_at_checked(length_of(after))
-            .unwrap_or((after, ""));
+        // A key's ID, which is random, may have the letters of a token's start within.
+        let is_within = start == TOKEN_START && before.ends_with(is_of_token);
+        let length = if is_within { 0 } else { length_of(after) };
+        let (hidden, visible) = after.split_at_checked(length).unwrap_or((after, ""));
         if !hidden.is_empty() {
             shown.push_str(HIDDEN);
         }
@@ -82,7 +85,8 @@ fn user_length(after: &str) -> usize {
 
 /// The length of the rest of a JSON Web Token, or of another JSON object in base64.
 fn token_length(after: &str) -> usize {
-    let length = run_length(after);
+    let ends = |c: char| !is_of_token(c) && !".~+/=".contains(c);
+    let length = after.find(ends).unwrap_or(after.len());
     if length >= MIN_TOKEN_BYTES { length } else { 0 }
 }
 
@@ -95,11 +99,6 @@ fn opaque_length(after: &str) -> usize {
     }
 }
 
-fn run_length(text: &str) -> usize {
-    text.find(|c: char| !c.is_ascii_alphanumeric() && !"-_.~+/=".contains(c))
-        .unwrap_or(text.len())
-}
-
 /// The length of a private key, with its label, up to its last line, or to the end of a text that
 /// was cut.
 fn key_length(after: &str) -> usize {
@@ -108,6 +107,10 @@ fn key_length(after: &str) -> usize {
         true => after.find("-----END ").unwrap_or(after.len()),
         false => 0,
     }
+}
+
+fn is_of_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
 
 #[cfg(test)]
@@ -125,6 +128,7 @@ mod tests {
             ("mail a:b@c, https://h/@x:y", "mail a:b@c, https://h/@x:y"),
             ("token=eyJhbGciOiJSUzI1NiJ9.e30.c2ln!", "token=eyJ[hidden]!"),
             ("the header eyJhbG is short", "the header eyJhbG is short"),
+            ("kid abeyJc0123456789012345", "kid abeyJc0123456789012345"),
             (
                 "Authorization: Bearer abc-1234567890-DEF",
                 "Authorization: Bearer [hidden]",
