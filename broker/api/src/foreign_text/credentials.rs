@@ -12,6 +12,9 @@ const TOKEN_START: &str = "eyJ";
 /// The shortest text after `Bearer` that is taken for a credential, and for a token in a URL.
 const MIN_TOKEN_BYTES: usize = 16;
 
+/// How many bytes to hide of what follows the start of a form.
+type LengthOf = fn(&str) -> usize;
+
 /// Returns the text without credentials of known forms.
 ///
 /// ```
@@ -22,7 +25,7 @@ const MIN_TOKEN_BYTES: usize = 16;
 /// ```
 #[must_use]
 pub fn hide_credentials(text: &str) -> Cow<'_, str> {
-    let forms: [(&str, fn(&str) -> usize); 5] = [
+    let forms: [(&str, LengthOf); 5] = [
         ("://", user_length),
         (TOKEN_START, token_length),
         ("earer ", opaque_length),
@@ -53,7 +56,7 @@ pub fn hide_credentials_in(document: &mut Value) {
 }
 
 /// Hides as many bytes as `length_of` says after each `start`.
-fn hide_after(text: &str, start: &str, length_of: fn(&str) -> usize) -> String {
+fn hide_after(text: &str, start: &str, length_of: LengthOf) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(start) {
