@@ -2,8 +2,8 @@
 //! result is safe to show in a status, an Event, a log or a terminal.
 //!
 //! Such text can move a terminal's cursor, add lines that look like Keyferry's own, or reverse the
-//! order in which a line is read (Unicode TR 36 and UAX 9, CVE-2021-42574). Nothing is removed: a
-//! misleading character is written as its code point.
+//! order in which a line is read (Unicode TR 36 and UAX 9, CVE-2021-42574). A misleading character
+//! is written as its code point, and nothing is removed but credentials.
 //!
 //! ```
 //! use keyferry_api::foreign_text::ForeignText;
@@ -11,9 +11,13 @@
 //! assert_eq!(ForeignText::new("a\nb\u{202e}c").to_string(), r"a\u{a}b\u{202e}c");
 //! ```
 
+mod credentials;
+
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use self::credentials::{hide_credentials, hide_credentials_in};
 
 /// The most characters of a [`ForeignText`].
 const MAX_CHARACTERS: usize = 2000;
@@ -138,6 +142,7 @@ pub fn visible_ascii(text: &str, most: usize) -> String {
 }
 
 fn show_characters(text: &str, most: usize, is_hidden: impl Fn(char) -> bool) -> String {
+    let text = hide_credentials(text);
     let mut shown = String::with_capacity(text.len().min(most));
     let mut characters = text.chars();
     for character in characters.by_ref().take(most) {

@@ -27,7 +27,7 @@ use self::current_facts::{JudgeFleet, ReadFleet};
 use self::viewer::Viewer;
 use crate::args::HubArgs;
 use crate::command_error::CommandError;
-use crate::fleet::{BesideFiles, read_fleet};
+use crate::fleet::{FleetFiles, read_fleet};
 use crate::{signals, ui};
 
 /// The flags of `keyferry dashboard`. None chooses an address: a viewer acts with its user's rights,
@@ -37,8 +37,14 @@ pub(super) struct DashboardArgs {
     /// A folder that keyferry snapshot or kubectl wrote.
     ///
     /// Its objects are shown instead of those of the hub.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
     snapshot: Option<PathBuf>,
+    /// Keyferry's configuration file.
+    ///
+    /// What it states is shown, and nothing of it is asked. Where it says `objects:
+    /// CustomResources`, the hub is read.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Namespace on the hub [default: all]
     ///
     /// Only what its tenant may read: its accesses, and what their statuses say of targets.
@@ -129,14 +135,15 @@ struct FlagsReader {
 impl ReadFleet for FlagsReader {
     fn read_fleet(&self) -> BoxFuture<'_, Result<Arc<dyn JudgeFleet>, CommandError>> {
         Box::pin(async move {
-            let files = BesideFiles {
+            let files = FleetFiles {
+                folder: self.args.snapshot.as_deref(),
+                config: self.args.config.as_deref(),
                 audit: self.args.audit.as_deref(),
                 keys: self.args.keys.as_deref(),
             };
-            let folder = self.args.snapshot.as_deref();
             let namespace = self.args.namespace.as_deref();
             let now = self.clock.now().wall;
-            let read = read_fleet(folder, &self.args.hub, namespace, &files, now);
+            let read = read_fleet(&self.args.hub, namespace, &files, now);
             Ok(Arc::new(read.await?) as Arc<dyn JudgeFleet>)
         })
     }

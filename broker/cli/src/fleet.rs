@@ -79,7 +79,6 @@ enum FleetOutput {
     /// The same object as YAML.
     Yaml,
     /// One HTML file with every page, to send or to print.
-    #[cfg(feature = "view")]
     Html,
 }
 
@@ -98,51 +97,47 @@ pub(super) async fn run(args: FleetArgs) -> ExitCode {
 }
 
 async fn read_snapshot(args: &FleetArgs, now: Timestamp) -> Result<Snapshot, CommandError> {
-    let mut snapshot = match &args.snapshot {
-        Some(folder) => sources::read_folder(folder)?,
-        None => {
-            let policy = args
-                .config
-                .as_deref()
-                .map(sources::read_config)
-                .transpose()?;
-            match policy.flatten() {
-                Some((path, policy)) => Snapshot::of_policy(&policy, &path, now),
-                None => sources::read_hub(&args.hub, args.namespace.as_deref(), now).await?,
-            }
-        }
-    };
-    let files = BesideFiles {
+    let files = FleetFiles {
+        folder: args.snapshot.as_deref(),
+        config: args.config.as_deref(),
         audit: args.audit.as_deref(),
         keys: args.keys.as_deref(),
     };
-    add_files(&mut snapshot, &files, args.namespace.as_deref())?;
-    Ok(snapshot)
+    read_fleet(&args.hub, args.namespace.as_deref(), &files, now).await
 }
 
-/// Files with what the objects do not say.
-pub(crate) struct BesideFiles<'a> {
+/// Files that are read instead of the hub, or for what its objects do not say.
+pub(crate) struct FleetFiles<'a> {
+    /// The folder of a snapshot.
+    pub(crate) folder: Option<&'a Path>,
+    /// Keyferry's configuration file.
+    pub(crate) config: Option<&'a Path>,
     /// Keyferry's audit log.
     pub(crate) audit: Option<&'a Path>,
     /// What `keyferry keys -o json` printed.
     pub(crate) keys: Option<&'a Path>,
 }
 
-/// Reads a fleet for a command that shows it: from a folder, else from the hub.
+/// Reads a fleet for a command that shows it: from a folder, a configuration file with its objects,
+/// or the hub.
 ///
 /// # Errors
 /// The hub does not answer, or a file cannot be read.
-#[cfg(feature = "view")]
 pub(crate) async fn read_fleet(
-    folder: Option<&Path>,
     hub: &HubArgs,
     namespace: Option<&str>,
-    files: &BesideFiles<'_>,
+    files: &FleetFiles<'_>,
     now: Timestamp,
 ) -> Result<Snapshot, CommandError> {
-    let mut snapshot = match folder {
-        Some(folder) => sources::read_folder(folder)?,
-        None => sources::read_hub(hub, namespace, now).await?,
+    let policy = files
+        .config
+        .map(sources::read_config)
+        .transpose()?
+        .flatten();
+    let mut snapshot = match (files.folder, policy) {
+        (Some(folder), _) => sources::read_folder(folder)?,
+        (None, Some((path, policy))) => Snapshot::of_policy(&policy, &path, now),
+        (None, None) => sources::read_hub(hub, namespace, now).await?,
     };
     add_files(&mut snapshot, files, namespace)?;
     Ok(snapshot)
@@ -151,7 +146,7 @@ pub(crate) async fn read_fleet(
 /// Adds what the files say, and leaves out what is not of the namespace.
 fn add_files(
     snapshot: &mut Snapshot,
-    files: &BesideFiles<'_>,
+    files: &FleetFiles<'_>,
     namespace: Option<&str>,
 ) -> Result<(), CommandError> {
     if let Some(path) = files.audit {
@@ -172,7 +167,6 @@ fn print_fleet(fleet: &Fleet, output: FleetOutput) -> ExitCode {
     let code = exit_code(fleet.verdict());
     let format = match output {
         FleetOutput::Table => return ui::finish_with(&table::render(fleet), code),
-        #[cfg(feature = "view")]
         FleetOutput::Html => return ui::finish_with(&keyferry_pages::whole_file(fleet), code),
         FleetOutput::Json => DocumentFormat::Json,
         FleetOutput::Yaml => DocumentFormat::Yaml,

@@ -1,6 +1,7 @@
 //! `keyferry inspect`: decodes a token on this machine. It asks no cluster and no issuer.
 
 mod document;
+mod span_text;
 mod text;
 mod token_source;
 

@@ -146,7 +146,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         KeysOutput::Table => ui::finish(&ui::table(&table(&rows, &journal, now))),
         KeysOutput::Timeline => ui::finish(&timeline(&rows, &journal, now)),
         KeysOutput::Json | KeysOutput::Yaml => {
-            let document = document_of_rows(&rows, &journal);
+            let document = journal_document(&journal, max_age, delivered.as_ref(), now);
             let format = match args.output {
                 KeysOutput::Yaml => DocumentFormat::Yaml,
                 _ => DocumentFormat::Json,
@@ -164,10 +164,6 @@ pub(crate) fn journal_document(
     now: Timestamp,
 ) -> serde_json::Value {
     let rows = rows(journal, lifetime::activation_delay(max_age), delivered, now);
-    document_of_rows(&rows, journal)
-}
-
-fn document_of_rows(rows: &[Row], journal: &KeyJournal) -> serde_json::Value {
     let revoked: Vec<_> = journal
         .revoked
         .iter()

@@ -23,11 +23,13 @@ mod documented;
 mod exec;
 mod explain;
 mod export;
+#[cfg(feature = "view")]
 mod fleet;
 mod help;
 mod import;
 mod inner_file;
 mod inputs;
+#[cfg(feature = "view")]
 mod inspect;
 mod keys;
 mod kubeconfig;
@@ -38,21 +40,25 @@ mod offboard;
 mod onboard;
 mod onboarding;
 mod proxy_role;
+#[cfg(feature = "view")]
 mod rehearse;
 mod revoke;
 mod role_manifest;
 mod runtime_info;
 mod serve;
 mod signals;
-mod span_text;
 mod targets;
 mod tls;
 mod token;
+#[cfg(feature = "view")]
 mod tree;
 mod trust;
 mod ui;
 mod verify;
 mod version;
+#[cfg(feature = "view")]
+mod view;
+#[cfg(feature = "view")]
 mod who_can;
 mod whoami;
 pub mod wiring;
@@ -101,53 +107,20 @@ enum Command {
     Import(import::ImportArgs),
     /// List what a configuration file, or the objects of the hub, allow.
     Targets(targets::TargetsArgs),
-    /// Show all targets, worst first, with one cause and the next command for each.
-    ///
-    /// From the hub with your own rights, or from a folder.
-    #[command(visible_alias = "status")]
-    Fleet(Box<fleet::FleetArgs>),
-    /// Write what you may read of the hub into a folder, for keyferry fleet.
-    ///
-    /// It has no token, key or Secret.
-    Snapshot(fleet::SnapshotArgs),
     /// Show the hub's signing keys and their states.
     ///
     /// With rotate, rotate those of a managed issuer.
     Keys(keys::KeysArgs),
     /// Revoke a hub signing key for ever, and make targets reload their keys.
     Revoke(revoke::RevokeArgs),
-    /// Predict what an outage, a key rotation or a new CA costs, and when.
-    ///
-    /// It changes nothing. Exit code 3 says that the facts leave a part of the answer open.
-    Rehearse(Box<rehearse::RehearseArgs>),
     /// Check each step from an object to the target; name the first that fails.
     Doctor(Box<doctor::DoctorArgs>),
-    /// Show the fleet in your own browser, on this machine.
-    ///
-    /// It prints a link that opens once, reads with your own rights on the hub, and changes nothing.
-    #[cfg(feature = "view")]
-    Dashboard(Box<dashboard::DashboardArgs>),
-    /// Show the path of an access as a tree, with a tick for each step.
-    ///
-    /// From the Flux objects that use its delivered objects to the user at the target, as the
-    /// objects of the hub state it. No target is contacted.
-    Tree(tree::TreeArgs),
     /// Ask a target which user a token authenticates as.
     Whoami(Box<whoami::WhoamiArgs>),
     /// Ask a target what a token's user may do, or may apply.
     ///
     /// One verb and resource, or all objects of a folder.
     CanI(Box<can_i::CanIArgs>),
-    /// List who can do something at a target, and by which way.
-    ///
-    /// From a snapshot of the hub and its targets. It works without a cluster and without a
-    /// network.
-    WhoCan(who_can::WhoCanArgs),
-    /// List the targets that a subject of the hub reaches, and by which way.
-    ///
-    /// From a snapshot of the hub and its targets. It works without a cluster and without a
-    /// network.
-    Reach(who_can::ReachArgs),
     /// Write the hub's discovery documents as files.
     ///
     /// For a bucket or a plain web server.
@@ -156,10 +129,6 @@ enum Command {
     ///
     /// It works without a cluster and without a network. --live is the exception.
     Verify(verify::VerifyArgs),
-    /// Decode a token on this machine: whose it is, for what, and for how long.
-    ///
-    /// It works without a cluster and without a network. With --jwks it checks the signature too.
-    Inspect(inspect::InspectArgs),
     /// Find the errors and traps of AuthenticationConfiguration files.
     ///
     /// It works without a cluster and without a network. --network is the exception.
@@ -210,6 +179,10 @@ enum Command {
     ///
     /// It works without a cluster and without a network.
     Explain(explain::ExplainArgs),
+    /// The commands that show a fleet or answer about it.
+    #[cfg(feature = "view")]
+    #[command(flatten)]
+    View(view::ViewCommand),
     /// Run the main flow on an embedded hub and target: no cluster needed.
     #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
@@ -224,8 +197,6 @@ command_error::command_errors!(
 command_error::command_errors!(
     with fix:
     inner_file::SeveralFilesError,
-    inspect::TokenFileError,
-    inspect::KeySetError,
     trust::CertificatesError,
     trust::OutputDirError,
     verify::SubjectError,
@@ -309,13 +280,12 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Import(args) => Some(import::run(args)),
         Command::Completion(args) => Some(completion::run(args, Cli::command())),
         Command::Verify(args) => Some(verify::run(args)),
-        Command::Inspect(args) => Some(inspect::run(args)),
         Command::Lint(args) => Some(lint::run(args)),
-        Command::WhoCan(args) => Some(who_can::run(args)),
-        Command::Reach(args) => Some(who_can::run_reach(args)),
         Command::Explain(args) => Some(explain::run(args)),
         Command::Crds(args) => Some(crds::run(args)),
         Command::Inputs(args) => Some(inputs::run(args)),
+        #[cfg(feature = "view")]
+        Command::View(command) => command.run_offline(),
         _ => None,
     }
 }
@@ -329,10 +299,7 @@ async fn online(command: Command) -> ExitCode {
         Command::Exec(args) => exec::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,
-        Command::Rehearse(args) => rehearse::run(*args).await,
         Command::Targets(args) => targets::run(args).await,
-        Command::Fleet(args) => fleet::run(*args).await,
-        Command::Snapshot(args) => fleet::run_snapshot(args).await,
         Command::RuntimeInfo(args) => runtime_info::run(args).await,
         Command::Trust(args) => trust::run(&args).await,
         Command::Onboard(args) => onboard::run(args).await,
@@ -340,14 +307,13 @@ async fn online(command: Command) -> ExitCode {
         Command::ProxyRole(args) => proxy_role::run(&args),
         Command::ApproveCertificates(args) => approve_certificates::run(args).await,
         Command::Doctor(args) => doctor::run(*args).await,
-        #[cfg(feature = "view")]
-        Command::Dashboard(args) => dashboard::run(*args).await,
-        Command::Tree(args) => tree::run(args).await,
         Command::Whoami(args) => whoami::run(*args).await,
         Command::CanI(args) => can_i::run(*args).await,
         Command::Export(args) => export::run(args).await,
         Command::Tls(args) => tls::run(&args).await,
         Command::AdmissionPolicies(args) => admission_policies::run(args).await,
+        #[cfg(feature = "view")]
+        Command::View(command) => command.run().await,
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args).await,
         command => offline(&command).unwrap_or(ExitCode::FAILURE),

@@ -125,14 +125,27 @@ fn the_manifests_hold_the_walls() {
             .all(|name| !found.contains(*name)),
         "the dependencies of broker/client: {found:?}"
     );
-    // The embedded clusters come with the feature `demo` alone, which the image does not have.
-    let found = all_own_dependencies("cli");
-    assert!(
-        found.contains("server") && !found.contains("testing"),
-        "the dependencies of broker/cli: {found:?}"
-    );
-    let demo = "keyferry-testing = { workspace = true, optional = true }";
-    assert!(dependency_lines("cli").contains(&demo.to_owned()));
+}
+
+/// The embedded clusters come with the feature `demo`, and what shows a fleet with `view`. The image
+/// has neither. Cargo decides it, because one crate can turn on a feature of another.
+#[test]
+fn the_image_has_no_embedded_cluster_and_no_view() {
+    let linked = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--package", "keyferry"])
+        .args(["--no-default-features", "--edges", "normal"])
+        .args(["--prefix", "none", "--format", "{lib}"])
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    let linked = String::from_utf8(linked.stdout).unwrap();
+    let linked: BTreeSet<&str> = linked.lines().collect();
+    assert!(linked.contains("keyferry_server"), "{linked:?}");
+    for left_out in ["fleet", "kube_rbac", "pages", "reach", "testing"] {
+        let name = format!("keyferry_{left_out}");
+        assert!(!linked.contains(name.as_str()), "the image has {name}");
+    }
+    assert!(!linked.contains("maud"), "the image has maud");
 }
 
 /// The lines of a crate's `[dependencies]`, without those for tests.

@@ -203,6 +203,9 @@ async fn own_user(client: &HubClient) -> Option<ForeignText> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::json;
 
     use super::*;
@@ -257,6 +260,64 @@ mod tests {
                 .starts_with("reading the fleet from the hub: "),
             "{error}"
         );
+    }
+
+    /// A hub with this many accesses, each with so many bytes that no fact needs, in pages as they are
+    /// asked for. It counts the requests.
+    async fn hub_with(accesses: usize, padding: usize, requests: Arc<AtomicUsize>) -> HubClient {
+        let padding = "x".repeat(padding);
+        answering_hub::hub_of(move |head| {
+            requests.fetch_add(1, Ordering::SeqCst);
+            if !head.contains("/targetaccesses?") {
+                return Some(review());
+            }
+            let number = |name: &str| -> Option<usize> {
+                let rest = head.split_once(name)?.1;
+                rest.split(['&', ' ']).next()?.parse().ok()
+            };
+            let start = number("continue=").unwrap_or_default();
+            let end = accesses.min(start + number("limit=").unwrap_or(accesses));
+            let next = if end < accesses { end.to_string() } else { String::new() };
+            let item = |index| {
+                json!({ "metadata": { "name": format!("a{index}"), "namespace": "tenant-a",
+                    "managedFields": [{ "fieldsV1": padding }], "annotations": { "note": padding } },
+                    "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "ci" } })
+            };
+            Some(json!({ "kind": "TargetAccessList", "metadata": { "continue": next },
+                "items": (start..end).map(item).collect::<Vec<_>>() }))
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn what_no_fact_needs_is_not_kept_and_few_requests_are_sent() {
+        // The largest objects that etcd stores, and as many as one hub is promised to have.
+        for (accesses, padding, most_requests) in [(24, 750 << 10, 30), (10_000, 10, 22)] {
+            let requests = Arc::new(AtomicUsize::new(0));
+            let client = hub_with(accesses, padding, Arc::clone(&requests)).await;
+            let (mut kept_bytes, scope) =
+                (0, FleetScope::Tenant(Namespace::new("tenant-a").unwrap()));
+            let mut count = |object: &ReducedObject| {
+                kept_bytes += object.clone().into_value().to_string().len();
+            };
+            let now = Timestamp::UNIX_EPOCH;
+            let snapshot = read_fleet(&client, "https://hub.test", scope, now, &mut count).await;
+            let snapshot = snapshot.unwrap();
+            assert_eq!(
+                (snapshot.accesses.len(), snapshot.gaps.len()),
+                (accesses, 0)
+            );
+            let requests = requests.load(Ordering::SeqCst);
+            assert!(
+                requests <= most_requests,
+                "{accesses} accesses: {requests} requests"
+            );
+            // A page that was too large is read again, so some objects come twice.
+            assert!(
+                kept_bytes <= 2 * accesses * 512,
+                "{accesses} accesses: {kept_bytes} bytes"
+            );
+        }
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ pub mod configuration_source;
 pub mod credential_cache;
 pub mod direct;
 pub mod doctor;
+#[cfg(feature = "view")]
 pub mod fleet_reading;
 pub mod key_records;
 pub mod objects_file;
@@ -33,7 +34,7 @@ pub mod trusted_issuer;
 
 use std::time::Duration;
 
-pub use keyferry_fleet::{lenient, object_view, stated_condition};
+pub use keyferry_api::{lenient, object_view, stated_condition};
 
 use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::reason::Reason;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
-use keyferry_api::foreign_text::ForeignText;
-use serde::Deserialize;
+use keyferry_api::foreign_text::{ForeignText, hide_credentials};
+use serde::{Deserialize, Serialize};
 
 use crate::lenient::{Lenient, or_default};
 
@@ -50,7 +50,7 @@ pub struct Refusal {
 }
 
 /// The members of a record that are read.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RecordView {
     #[serde(deserialize_with = "or_default")]
@@ -72,34 +72,24 @@ struct RecordView {
 }
 
 impl AuditLines {
-    /// Reads lines. What is neither a record nor empty is counted as unreadable, such as the first
-    /// line of a log whose beginning is missing.
+    /// Reads lines, the newest ones of a log that is too long. What is neither a record nor empty is
+    /// counted as unreadable.
     pub fn read(source: &str, bytes: &[u8]) -> Self {
         let mut lines = Self {
             source: ForeignText::new(source).to_string(),
             ..Self::default()
         };
-        for line in bytes.split(|byte| *byte == b'\n') {
-            lines.add_line(line.trim_ascii());
+        for line in newest_lines(bytes) {
+            lines.add_line(line);
         }
         lines
     }
 
     fn add_line(&mut self, line: &[u8]) {
-        if line.is_empty() || is_note(line) {
-            return;
-        }
-        let record = (line.len() <= MAX_LINE_BYTES)
-            .then(|| serde_json::from_slice::<Lenient<RecordView>>(line).ok())
-            .flatten();
-        let Some((record, at)) = record.and_then(|Lenient(it)| it.time.map(|at| (it, at))) else {
+        let Some((record, at)) = read_record(line) else {
             self.unreadable += 1;
             return;
         };
-        if record.decision.is_empty() || record.reason.is_empty() {
-            self.unreadable += 1;
-            return;
-        }
         self.lines += 1;
         self.since = Some(self.since.map_or(at, |since| since.min(at)));
         if record.decision != "granted" && matches!(record.decision.as_str(), "denied" | "failed") {
@@ -126,6 +116,37 @@ impl AuditLines {
             .iter()
             .filter(move |refusal| refusal.at > since && refusal.at <= now)
     }
+}
+
+/// Returns the records of a log with nothing but the members that are read, a line each. Others may
+/// hold what no folder should, such as the headers that a proxy added.
+pub fn reduce_records(bytes: &[u8]) -> impl Iterator<Item = String> {
+    newest_lines(bytes).filter_map(|line| {
+        let (record, _) = read_record(line)?;
+        let json = serde_json::to_string(&record).ok()?;
+        Some(hide_credentials(&json).into_owned())
+    })
+}
+
+/// The lines that are neither empty nor a note. If the log is too long, the newest ones, without the
+/// one that was cut.
+fn newest_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let skipped = bytes.len().saturating_sub(MAX_AUDIT_BYTES + 1);
+    let newest = bytes.get(skipped..).unwrap_or_default();
+    let cut_lines = usize::from(bytes.len() > MAX_AUDIT_BYTES);
+    let lines = newest.split(|byte| *byte == b'\n').skip(cut_lines);
+    lines
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty() && !is_note(line))
+}
+
+fn read_record(line: &[u8]) -> Option<(RecordView, Timestamp)> {
+    if line.len() > MAX_LINE_BYTES {
+        return None;
+    }
+    let Lenient(record) = serde_json::from_slice::<Lenient<RecordView>>(line).ok()?;
+    let at = record.time?;
+    (!record.decision.is_empty() && !record.reason.is_empty()).then_some((record, at))
 }
 
 /// Whether a line is the note at the beginning of a snapshot's file.
@@ -198,6 +219,40 @@ mod tests {
                 .count(),
             0
         );
+    }
+
+    #[test]
+    fn the_first_line_of_a_log_that_is_too_long_is_cut_and_not_counted() {
+        let line =
+            br#"{"time":"2026-01-01T00:00:00Z","decision":"denied","reason":"TargetNotGranted"}"#;
+        let long = |length: usize| [vec![b'x'; length], b"\n".to_vec(), line.to_vec()].concat();
+        for (length, unreadable) in [(10, 1), (MAX_AUDIT_BYTES, 0)] {
+            let lines = AuditLines::read("log", &long(length));
+            assert_eq!((lines.lines, lines.unreadable), (1, unreadable), "{length}");
+        }
+        let whole = [
+            vec![b'x'; 100],
+            b"\n".to_vec(),
+            vec![b' '; MAX_AUDIT_BYTES - line.len()],
+        ];
+        let whole = [whole.concat(), line.to_vec()].concat();
+        let lines = AuditLines::read("log", &whole);
+        assert_eq!(
+            (lines.lines, lines.unreadable),
+            (1, 0),
+            "the cut was at the end of a line"
+        );
+    }
+
+    #[test]
+    fn a_reduced_record_has_only_what_is_read() {
+        let log = br#"{"time":"2026-01-01T00:00:00Z","decision":"denied","reason":"TargetNotGranted","authorization":"Bearer x","caller":"Bearer abc-1234567890-DEF"}
+no record"#;
+        let reduced: Vec<String> = reduce_records(log).collect();
+        assert_eq!(reduced.len(), 1);
+        assert!(!reduced[0].contains("authorization") && reduced[0].contains("Bearer [hidden]"));
+        let lines = |log: &str| AuditLines::read("log", log.as_bytes()).lines;
+        assert_eq!(lines(&reduced[0]), 1);
     }
 
     #[test]

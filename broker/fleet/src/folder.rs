@@ -21,7 +21,7 @@ use keyferry_api::foreign_text::{self, ForeignText};
 use keyferry_api::name::ObjectName;
 
 pub use self::gaps_file::{GapsFile, GapsFileError};
-use crate::audit_lines::{AuditLines, MAX_AUDIT_BYTES};
+use crate::audit_lines::AuditLines;
 use crate::facts::Source;
 use crate::gap::{ACCESSES, AUDIT_LOG, Gap, GapCause, KEY_JOURNAL, TARGETS};
 use crate::keys_document::KeysDocument;
@@ -140,10 +140,7 @@ impl FolderReader {
         match role {
             FileRole::HubObjects => self.add_objects(name, bytes),
             FileRole::Audit => {
-                let kept = bytes.len().min(MAX_AUDIT_BYTES);
-                // The newest lines are the last ones.
-                let newest = bytes.get(bytes.len() - kept..).unwrap_or_default();
-                let lines = AuditLines::read(name, newest);
+                let lines = AuditLines::read(name, bytes);
                 if lines.unreadable > 0 {
                     let count = lines.unreadable;
                     self.warn(name, &format!("lines that are no audit records: {count}"));

@@ -11,10 +11,9 @@ pub mod gap;
 pub mod generated;
 pub mod judge;
 pub mod keys_document;
-pub mod lenient;
 pub mod object_stream;
-pub mod object_view;
 pub mod redact;
 pub mod rehearsal;
 pub mod snapshot;
-pub mod stated_condition;
+
+pub use keyferry_api::{lenient, object_view, stated_condition};

@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::fmt;
 
 use keyferry_api::config::ReducedObject;
-use keyferry_api::foreign_text::ForeignText;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::MergeKeyPolicy;
@@ -20,12 +19,12 @@ pub enum StreamError {
     #[error("it is not UTF-8")]
     NotUtf8,
     /// The document cannot be parsed, or one of its items is not an object.
-    #[error("line {line}: {problem}")]
+    ///
+    /// A parser's message may repeat a value, so nothing of it is kept.
+    #[error("line {line}: it is not YAML or JSON of objects")]
     Unreadable {
         /// The line of the file.
         line: u64,
-        /// The parser's message.
-        problem: ForeignText,
     },
     /// The document ends before its end.
     #[error("it ends in the middle of an object or a list")]
@@ -129,7 +128,6 @@ fn parse<'de, S: DeserializeSeed<'de>>(
             true => StreamError::Cut,
             false => StreamError::Unreadable {
                 line: document.lines_before + u64::try_from(error.line()).unwrap_or_default(),
-                problem: ForeignText::new(&error.to_string()),
             },
         });
     }
@@ -154,13 +152,9 @@ fn parse<'de, S: DeserializeSeed<'de>>(
     })
     .map_err(|error| {
         let line = error.location().map_or(0, |location| location.line());
-        let problem = error.without_snippet().to_string();
-        let first_line = problem.lines().next().unwrap_or("it ends too early");
         // The parser's position is that in the document.
-        let first_line = first_line.split(" at line ").next().unwrap_or(first_line);
         StreamError::Unreadable {
             line: document.lines_before + line,
-            problem: ForeignText::new(first_line),
         }
     })
 }

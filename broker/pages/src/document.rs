@@ -5,6 +5,7 @@ use keyferry_api::foreign_text::ForeignText;
 use keyferry_fleet::facts::{Reading, Source};
 use keyferry_fleet::gap::{Gap, GapCause};
 use maud::{DOCTYPE, Markup, html};
+use url::form_urlencoded::Serializer;
 
 use crate::outlet::{Destination, Outlet, View};
 use crate::style::{file_policy, style_element};
@@ -33,14 +34,20 @@ const NAVIGATION: [(Destination<'static>, &str); 5] = [
     (Destination::Denials, "Denials"),
 ];
 
-/// A page of the viewer. `current` is its link in the navigation, if it has one.
-pub(crate) fn viewer_document(view: &View<'_>, content: &Content, current: &str) -> Markup {
+/// A page of the viewer, by its path and its query. The path is its link in the navigation, if it has
+/// one.
+pub(crate) fn viewer_document(
+    view: &View<'_>,
+    content: &Content,
+    path: &str,
+    query: &str,
+) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             (head(view, &content.title))
             body {
-                (top(view, current))
+                (top(view, path, Some(&read_again_link(path, query))))
                 main #main tabindex="-1" {
                     p.kicker { (content.title) }
                     h1 { (content.sentence) }
@@ -59,7 +66,7 @@ pub(crate) fn file_document(view: &View<'_>, title: &str, sections: &[(&str, Con
         html lang="en" {
             (head(view, title))
             body {
-                (top(view, ""))
+                (top(view, "", None))
                 main #main tabindex="-1" {
                     p.note {
                         "This file holds no token and no key, but it is a map of the fleet: keep it \
@@ -96,7 +103,7 @@ fn head(view: &View<'_>, title: &str) -> Markup {
     }
 }
 
-fn top(view: &View<'_>, current: &str) -> Markup {
+fn top(view: &View<'_>, current: &str, read_again: Option<&str>) -> Markup {
     html! {
         a.skip href="#main" { "Skip to the content" }
         header {
@@ -114,7 +121,7 @@ fn top(view: &View<'_>, current: &str) -> Markup {
                         }
                     }
                 }
-                (provenance(view))
+                (provenance(view, read_again))
             }
             (notices(view))
         }
@@ -132,26 +139,30 @@ fn ferry() -> Markup {
 }
 
 /// The short line about the reading; the foot has the rest.
-fn provenance(view: &View<'_>) -> Markup {
+fn provenance(view: &View<'_>, read_again: Option<&str>) -> Markup {
     let reading = &view.fleet.reading;
     html! {
         p.provenance {
             "Read " (time(reading.read_at, view.now)) " · "
-            @if let Outlet::Viewer { .. } = view.outlet {
-                a href=(read_again_link(view.outlet)) { "read again" } " · "
+            @if let Some(link) = read_again {
+                a href=(link) { "read again" } " · "
             }
             a href="#reading" { "about these facts" }
         }
     }
 }
 
-/// The relative URL with which the viewer reads the hub again.
-fn read_again_link(outlet: Outlet) -> String {
-    let depth = match outlet {
-        Outlet::Viewer { depth } => depth,
-        Outlet::File => 0,
+/// The relative URL with which the viewer reads the hub again, and returns to this page.
+fn read_again_link(path: &str, query: &str) -> String {
+    let page = match query {
+        "" => path.to_owned(),
+        query => format!("{path}?{query}"),
     };
-    format!("{}{}", "../".repeat(depth), crate::READ_AGAIN_PATH)
+    let then = Serializer::new(String::new())
+        .append_pair(crate::RETURN_PARAMETER, &page)
+        .finish();
+    let session = "../".repeat(path.matches('/').count());
+    format!("{session}{}?{then}", crate::READ_AGAIN_PATH)
 }
 
 /// What has to be known before anything is concluded from the page.

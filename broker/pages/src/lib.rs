@@ -40,6 +40,8 @@ use query::Question;
 
 /// The path below the viewer's session that reads the hub again: a link on each page leads to it.
 pub const READ_AGAIN_PATH: &str = "read-again";
+/// The parameter of that link which names the page to return to.
+pub const RETURN_PARAMETER: &str = "then";
 
 /// The longest path that a page repeats.
 const MAX_SHOWN_PATH: usize = 100;
@@ -67,7 +69,7 @@ pub fn viewer_page(fleet: &Fleet, path: &str, query: &str) -> Page {
     let exists = content.is_some();
     let content = content.unwrap_or_else(|| unknown_content(&view, path));
     Page {
-        html: viewer_document(&view, &content, path).into_string(),
+        html: viewer_document(&view, &content, path, query).into_string(),
         exists,
     }
 }

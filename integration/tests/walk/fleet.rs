@@ -98,6 +98,18 @@ async fn a_tenant_sees_its_namespace(place: &Here, shell: &Shell) -> TestResult 
         "rules are not a tenant's"
     );
 
+    // A rehearsal and the viewer know no more than that.
+    let flags = format!("--kubeconfig {kubeconfig} -n tenant-a");
+    let command = format!("keyferry rehearse hub-outage {flags} -o json");
+    let rehearsal = facts_when(shell, &command, |_| true).await?.to_string();
+    let page = first_page_of_viewer(shell, &flags).await?;
+    for (said, wanted) in [(&rehearsal, "tenant-a/"), (&page, "One namespace. ")] {
+        assert!(
+            said.contains(wanted) && !said.contains("tenant-b"),
+            "{said}"
+        );
+    }
+
     // Without a namespace, both lists are refused, and each says which role allows it.
     let all = shell
         .run(&format!("keyferry fleet --kubeconfig {kubeconfig}"))
@@ -113,6 +125,25 @@ async fn a_tenant_sees_its_namespace(place: &Here, shell: &Shell) -> TestResult 
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     Ok(())
+}
+
+/// The page that the link of a viewer opens.
+async fn first_page_of_viewer(shell: &Shell, flags: &str) -> Result<String, TestError> {
+    let command = format!("keyferry dashboard {flags} >viewer.txt 2>&1 & echo $!");
+    let viewer = String::from_utf8(shell.run(&command).await?.stdout)?;
+    let deadline = Instant::now() + LIMIT;
+    let link = loop {
+        let said = std::fs::read_to_string(shell.folder().join("viewer.txt"))?;
+        match said.lines().find_map(|line| line.strip_prefix("open ")) {
+            Some(link) => break link.to_owned(),
+            None if Instant::now() > deadline => return Err(said.into()),
+            None => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    };
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+    let page = client.build()?.get(link).send().await?.text().await?;
+    shell.run(&format!("kill {viewer}")).await?;
+    Ok(page)
 }
 
 /// Runs a command until its facts are as wanted. Its exit code says how the fleet is, in which other

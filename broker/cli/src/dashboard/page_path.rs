@@ -1,5 +1,6 @@
 //! The paths of the viewer's pages.
 
+use keyferry_pages::RETURN_PARAMETER;
 use url::form_urlencoded;
 
 /// The page that the link leads to.
@@ -8,8 +9,6 @@ pub(super) const FIRST_PAGE: &str = "fleet";
 const MAX_PATH_BYTES: usize = 600;
 /// The longest query that is repeated.
 const MAX_QUERY_BYTES: usize = 2048;
-/// The parameter of `read again` that names the page to go back to.
-const THEN: &str = "then";
 
 /// Whether a path can be one of a page: names of Kubernetes and slashes need no encoding, and no
 /// segment leads elsewhere.
@@ -28,7 +27,7 @@ pub(super) fn is_page_path(path: &str) -> bool {
 /// that can be a page, else the first page. It never leads out of the session.
 pub(super) fn page_after_reading(query: &str) -> String {
     form_urlencoded::parse(query.as_bytes())
-        .find(|(name, _)| name == THEN)
+        .find(|(name, _)| name == RETURN_PARAMETER)
         .map(|(_, page)| page.into_owned())
         .filter(|page| is_page(page))
         .unwrap_or_else(|| FIRST_PAGE.to_owned())

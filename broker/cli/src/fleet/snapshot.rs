@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use keyferry_api::config::ReducedObject;
+use keyferry_api::foreign_text::hide_credentials_in;
+use keyferry_fleet::audit_lines::reduce_records;
 use keyferry_fleet::folder::{FOLDER_NOTE, GapsFile};
 use keyferry_fleet::snapshot::Snapshot;
 use keyferry_platform::clock::{Clock, SystemClock};
@@ -33,7 +35,7 @@ pub(crate) struct SnapshotArgs {
     namespace: Option<String>,
     /// Keyferry's audit log, for refused requests.
     ///
-    /// It is copied into the folder.
+    /// Its records are copied into the folder.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     audit: Option<PathBuf>,
     #[command(flatten)]
@@ -65,8 +67,8 @@ async fn write_snapshot(args: &SnapshotArgs) -> Result<String, CommandError> {
         return Err(error);
     }
     if let Some(path) = &args.audit {
-        sources::add_audit_log(&mut snapshot, path)?;
-        folder.copy_audit_log(path)?;
+        let log = sources::add_audit_log(&mut snapshot, path)?;
+        folder.write_audit_log(&log)?;
     }
     sources::note_missing_files(&mut snapshot);
     folder.write_rest(&snapshot)?;
@@ -144,18 +146,22 @@ impl UnfinishedFolder {
             "TargetCluster" => &mut self.targets,
             _ => &mut self.accesses,
         };
-        file.write_item(&object.clone().into_value())
+        let mut document = object.clone().into_value();
+        hide_credentials_in(&mut document);
+        file.write_item(&document)
     }
 
-    fn copy_audit_log(&self, path: &Path) -> Result<(), CommandError> {
-        let to = self.folder.path().join("audit.jsonl");
-        let copy = || {
-            let mut file = create_file(&to)?;
+    fn write_audit_log(&self, log: &[u8]) -> Result<(), CommandError> {
+        let path = self.folder.path().join("audit.jsonl");
+        let write = || {
+            let mut file = BufWriter::new(create_file(&path)?);
             writeln!(file, "{}", serde_json::json!({ "note": FOLDER_NOTE }))?;
-            std::io::copy(&mut File::open(path)?, &mut file)?;
-            file.sync_all()
+            for record in reduce_records(log) {
+                writeln!(file, "{record}")?;
+            }
+            file.into_inner()?.sync_all()
         };
-        copy().map_err(|error| failed(path, &error))
+        write().map_err(|error| failed(&path, &error))
     }
 
     fn write_rest(&mut self, snapshot: &Snapshot) -> Result<(), CommandError> {
@@ -261,7 +267,8 @@ mod tests {
             "metadata": { "name": "prod", "uid": "u", "generation": 1, "resourceVersion": "1",
                 "creationTimestamp": "2026-01-01T00:00:00Z" },
             "spec": { "address": "https://prod.test", "audience": "https://prod.test\u{202e}",
-                "caBundle": "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n" },
+                "caBundle": "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
+                "serverName": "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----" },
         });
         folder.write_object(&ReducedObject::of(&object)).unwrap();
         let now = "2026-01-02T00:00:00Z".parse().unwrap();
@@ -272,6 +279,7 @@ mod tests {
         )
         .ok();
         folder.write_rest(&snapshot).unwrap();
+        folder.write_audit_log(b"hunter2\n").unwrap();
         folder.finish(&wanted).unwrap();
         for (path, mode) in [
             ("", 0o40700),
@@ -280,6 +288,7 @@ mod tests {
             ("hub/targetaccesses.yaml", 0o100_600),
             ("gaps.yaml", 0o100_600),
             ("keys.json", 0o100_600),
+            ("audit.jsonl", 0o100_600),
         ] {
             let path = wanted.join(path);
             assert_eq!(
@@ -291,7 +300,10 @@ mod tests {
                 let text = std::fs::read_to_string(&path).unwrap();
                 let first: String = text.lines().take(2).collect();
                 assert!(first.contains("map for an attacker"), "{text}");
-                assert!(!text.contains('\u{202e}'), "{text}");
+                assert!(
+                    !text.contains('\u{202e}') && !text.contains("hunter2"),
+                    "{text}"
+                );
             }
         }
         let read = sources::read_folder(&wanted).unwrap();

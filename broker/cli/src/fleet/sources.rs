@@ -35,10 +35,10 @@ const DEFAULT_MAX_AGE: Duration = Duration::from_secs(60);
 /// Parses the flag `-n`.
 pub(crate) fn namespace(text: &str) -> Result<Namespace, CommandError> {
     Namespace::new(text).map_err(|error| {
-        CommandError::new(format!(
-            "reading --namespace: {:?} {error}",
-            ui::plain(text)
-        ))
+        CommandError::with_fix(
+            format!("reading --namespace: {:?} {error}", ui::plain(text)),
+            "name a namespace of the hub, or leave -n out for all of them",
+        )
     })
 }
 
@@ -182,8 +182,8 @@ fn list_files(
     Ok(())
 }
 
-/// Reads the newest lines of an audit log.
-pub(super) fn add_audit_log(snapshot: &mut Snapshot, path: &Path) -> Result<(), CommandError> {
+/// Reads the newest lines of an audit log; returns its bytes.
+pub(super) fn add_audit_log(snapshot: &mut Snapshot, path: &Path) -> Result<Vec<u8>, CommandError> {
     let bytes = match path == Path::new("-") {
         true => local_file::read(path, "the audit log", MAX_AUDIT_BYTES)?,
         false => read_end(path).map_err(|error| {
@@ -207,13 +207,14 @@ pub(super) fn add_audit_log(snapshot: &mut Snapshot, path: &Path) -> Result<(), 
     }
     snapshot.gaps.retain(|gap| gap.resource != AUDIT_LOG);
     snapshot.audit = Some(lines);
-    Ok(())
+    Ok(bytes)
 }
 
-/// Reads the last bytes of a file, up to the limit of an audit log.
+/// Reads the last bytes of a file. One byte above the limit of an audit log says that its beginning
+/// is missing.
 fn read_end(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
-    let limit = MAX_AUDIT_BYTES as u64;
+    let limit = MAX_AUDIT_BYTES as u64 + 1;
     if !file.metadata()?.is_file() {
         return Err(std::io::Error::other("it is no regular file"));
     }

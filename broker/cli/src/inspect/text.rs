@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use keyferry_api::foreign_text::ForeignText;
 
 use super::document::{ObjectDocument, SignatureReport, SignatureState, TokenDocument};
-use crate::span_text::{describe_relative, describe_seconds};
+use super::span_text::{describe_relative, describe_seconds};
 use crate::ui;
 
 /// Writes what a token says, in columns, and below it what that is worth.

@@ -7,12 +7,13 @@ use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::name::ObjectName;
 
 use super::*;
+use crate::view::ViewCommand;
 use crate::{Cli, Command};
 
 fn parsed(line: &str) -> Result<(Event, SceneArgs), String> {
     let words = std::iter::once("keyferry").chain(line.split(' '));
     let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
-    let Command::Rehearse(args) = cli.command else {
+    let Command::View(ViewCommand::Rehearse(args)) = cli.command else {
         return Err("another command".to_owned());
     };
     event_of(args.event).map_err(|error| error.problem)

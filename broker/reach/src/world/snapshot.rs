@@ -14,8 +14,6 @@ use crate::list::{ListKind, Lists};
 
 /// The most bytes of a snapshot.
 pub const MAX_SNAPSHOT_BYTES: u64 = 256 << 20;
-/// The most bytes of the file with a release.
-const MAX_RELEASE_BYTES: usize = 64;
 
 /// A file of a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -32,13 +30,8 @@ pub enum SnapshotError {
     #[error("{0} cannot be read as YAML or JSON; fix: give what kubectl get -o yaml prints")]
     Syntax(String),
     /// It names no release.
-    #[error("{path} names no release: {release:?}; fix: write one like v1.37.2")]
-    Release {
-        /// The file.
-        path: String,
-        /// What it says.
-        release: String,
-    },
+    #[error("{0} names no release; fix: write one like v1.37.2")]
+    Release(String),
     /// The folder below `targets` is no name of a TargetCluster.
     #[error("{0} is no name of a TargetCluster; fix: name the folder as the TargetCluster")]
     TargetName(String),
@@ -79,10 +72,8 @@ impl World {
                 Ok(None)
             }
             ["targets", target, "release"] => {
-                let release = text.trim().parse().map_err(|_| SnapshotError::Release {
-                    path: path.to_owned(),
-                    release: text.trim().chars().take(MAX_RELEASE_BYTES).collect(),
-                })?;
+                let release = text.trim().parse();
+                let release = release.map_err(|_| SnapshotError::Release(path.to_owned()))?;
                 self.target(target)?.release = Some(release);
                 Ok(None)
             }

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use keyferry_api::name::{AccessName, Namespace, ObjectName};
-use keyferry_api::status::{ClusterStatus, IdentityStatus, TargetClusterStatus};
+use crate::name::{AccessName, Namespace, ObjectName};
+use crate::status::{ClusterStatus, IdentityStatus, TargetClusterStatus};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

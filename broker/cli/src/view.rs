@@ -1,0 +1,74 @@
+//! The commands that show a fleet or answer about it. They act where their user is, so the image is
+//! built without them: without the feature `view`.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::{command_error, dashboard, fleet, inspect, rehearse, tree, who_can};
+
+#[derive(Subcommand)]
+pub(crate) enum ViewCommand {
+    /// Show all targets, worst first, with one cause and the next command for each.
+    ///
+    /// From the hub with your own rights, or from a folder.
+    #[command(visible_alias = "status")]
+    Fleet(Box<fleet::FleetArgs>),
+    /// Write what you may read of the hub into a folder, for keyferry fleet.
+    ///
+    /// It has no token, key or Secret.
+    Snapshot(fleet::SnapshotArgs),
+    /// Predict what an outage, a key rotation or a new CA costs, and when.
+    ///
+    /// It changes nothing. Exit code 3 says that the facts leave a part of the answer open.
+    Rehearse(Box<rehearse::RehearseArgs>),
+    /// Show the fleet in your own browser, on this machine.
+    ///
+    /// It prints a link that opens once, reads with your own rights on the hub, and changes nothing.
+    Dashboard(Box<dashboard::DashboardArgs>),
+    /// Show the path of an access as a tree, with a tick for each step.
+    ///
+    /// From the Flux objects that use its delivered objects to the user at the target, as the
+    /// objects of the hub state it. No target is contacted.
+    Tree(tree::TreeArgs),
+    /// List who can do something at a target, and by which way.
+    ///
+    /// From a snapshot of the hub and its targets. It works without a cluster and without a
+    /// network.
+    WhoCan(who_can::WhoCanArgs),
+    /// List the targets that a subject of the hub reaches, and by which way.
+    ///
+    /// From a snapshot of the hub and its targets. It works without a cluster and without a
+    /// network.
+    Reach(who_can::ReachArgs),
+    /// Decode a token on this machine: whose it is, for what, and for how long.
+    ///
+    /// It works without a cluster and without a network. With --jwks it checks the signature too.
+    Inspect(inspect::InspectArgs),
+}
+
+command_error::command_errors!(with fix: inspect::TokenFileError, inspect::KeySetError);
+
+impl ViewCommand {
+    /// Runs a command that only reads files and prints; returns `None` for all others.
+    pub(crate) fn run_offline(&self) -> Option<ExitCode> {
+        match self {
+            Self::Inspect(args) => Some(inspect::run(args)),
+            Self::WhoCan(args) => Some(who_can::run(args)),
+            Self::Reach(args) => Some(who_can::run_reach(args)),
+            _ => None,
+        }
+    }
+
+    /// Runs any of them.
+    pub(crate) async fn run(self) -> ExitCode {
+        match self {
+            Self::Fleet(args) => fleet::run(*args).await,
+            Self::Snapshot(args) => fleet::run_snapshot(args).await,
+            Self::Rehearse(args) => rehearse::run(*args).await,
+            Self::Dashboard(args) => dashboard::run(*args).await,
+            Self::Tree(args) => tree::run(args).await,
+            command => command.run_offline().unwrap_or(ExitCode::FAILURE),
+        }
+    }
+}
