@@ -1,6 +1,7 @@
 //! `keyferry fleet`: one row for each target, worst first, from the hub or from a folder; and
 //! `keyferry snapshot`, which writes such a folder.
 
+mod drift;
 mod snapshot;
 pub(super) mod sources;
 mod table;
@@ -16,6 +17,7 @@ use keyferry_fleet::redact::redact;
 use keyferry_fleet::snapshot::Snapshot;
 use keyferry_platform::clock::{Clock, SystemClock};
 
+use self::drift::{Desires, LiveArgs};
 pub(super) use self::snapshot::{SnapshotArgs, run as run_snapshot};
 use crate::args::HubArgs;
 use crate::args::output_format::DocumentFormat;
@@ -27,8 +29,8 @@ const UNDETERMINED: u8 = 3;
 
 #[derive(Args)]
 #[command(
-    after_long_help = "Exit codes: 0 if all is well, 1 if something is broken, 2 for a \
-                             mistake in the call, 3 if nothing is known to be broken and something \
+    after_long_help = "Exit codes: 0 if all is well, 1 if something is broken or a target \
+                             differs from what it should trust, 2 for a mistake in the call, 3 if nothing is known to be broken and something \
                              could not be determined."
 )]
 pub(super) struct FleetArgs {
@@ -66,6 +68,8 @@ pub(super) struct FleetArgs {
     #[arg(short, long, value_enum, default_value_t = FleetOutput::Table)]
     output: FleetOutput,
     #[command(flatten)]
+    live: LiveArgs,
+    #[command(flatten)]
     hub: HubArgs,
 }
 
@@ -98,20 +102,19 @@ pub(super) async fn run(args: FleetArgs) -> ExitCode {
 }
 
 async fn read_snapshot(args: &FleetArgs, now: Timestamp) -> Result<Snapshot, CommandError> {
-    let mut snapshot = match &args.snapshot {
-        Some(folder) => sources::read_folder(folder)?,
-        None => {
-            let policy = args
-                .config
-                .as_deref()
-                .map(sources::read_config)
-                .transpose()?;
-            match policy.flatten() {
-                Some((path, policy)) => Snapshot::of_policy(&policy, &path, now),
-                None => sources::read_hub(&args.hub, args.namespace.as_deref(), now).await?,
-            }
+    let configuration = args.config.as_deref().map(sources::read_config);
+    let configuration = configuration.transpose()?.flatten();
+    let mut snapshot = match (&args.snapshot, &configuration, &args.config) {
+        (Some(folder), ..) => sources::read_folder(folder)?,
+        (None, Some(configuration), Some(path)) => {
+            Snapshot::of_policy(&configuration.policy, &path.display().to_string(), now)
         }
+        _ => sources::read_hub(&args.hub, args.namespace.as_deref(), now).await?,
     };
+    if let Some(folder) = &args.live.target_kubeconfigs {
+        let desires = Desires::of_files(configuration);
+        drift::compare_live(args, folder, &mut snapshot, desires, now).await?;
+    }
     let files = BesideFiles {
         audit: args.audit.as_deref(),
         keys: args.keys.as_deref(),

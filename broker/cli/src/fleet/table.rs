@@ -1,7 +1,7 @@
 //! The facts of a fleet as text: a row for each target, worst first.
 
 use jiff::{SignedDuration, Timestamp};
-use keyferry_fleet::facts::{Answer, Ending, Fleet, Health, Source, TargetFacts};
+use keyferry_fleet::facts::{Answer, Comparison, Ending, Fleet, Health, Source, TargetFacts};
 use keyferry_fleet::gap::Gap;
 
 use crate::ui;
@@ -18,6 +18,7 @@ const HEAD: [&str; 10] = [
     "NEXT END",
     "CAUSE",
 ];
+const TRUST_HEAD: [&str; 5] = ["TRUST", "FILE", "LOADED FILE", "KEYS", "BEHAVIOUR"];
 /// The most commands that are named below the table.
 const MAX_NEXT_LINES: usize = 20;
 
@@ -33,6 +34,7 @@ pub(super) fn render(fleet: &Fleet) -> String {
         let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
         parts.push(ui::table(&rows));
     }
+    parts.extend(trust_parts(fleet));
     let next = next_lines(fleet);
     if !next.is_empty() {
         parts.push(next.join("\n"));
@@ -146,6 +148,49 @@ fn row(target: &TargetFacts, now: Timestamp) -> Vec<String> {
         target.next_ending.map_or_else(dash, |at| when(at, now)),
         target.cause.to_string(),
     ]
+}
+
+/// How desired trust and live compare, and below it what differs or was not compared.
+fn trust_parts(fleet: &Fleet) -> Vec<String> {
+    let mut rows = vec![TRUST_HEAD.map(str::to_owned).to_vec()];
+    let mut lines = Vec::new();
+    for target in &fleet.targets {
+        let Some(trust) = &target.trust else {
+            continue;
+        };
+        let word = |row: &Comparison| match row {
+            Comparison::Matches => "matches",
+            Comparison::Differs { .. } => "differs",
+            Comparison::NotCompared { .. } => "not compared",
+        };
+        let words = trust.rows().map(|(_, row)| word(row).to_owned());
+        rows.push([vec![target.name.to_string()], words.to_vec()].concat());
+        // Several comparisons have the same cause, such as a target that does not answer.
+        let mut not_compared: Vec<(String, Vec<&str>)> = Vec::new();
+        for (name, row) in trust.rows() {
+            match row {
+                Comparison::Matches => {}
+                Comparison::Differs { differences } => lines.extend(
+                    differences
+                        .iter()
+                        .map(|it| format!("{}: {name} differs: {it}", target.name)),
+                ),
+                Comparison::NotCompared { why } => {
+                    match not_compared.iter_mut().find(|(known, _)| known == why) {
+                        Some((_, names)) => names.push(name),
+                        None => not_compared.push((why.clone(), vec![name])),
+                    }
+                }
+            }
+        }
+        lines.extend(not_compared.into_iter().map(|(why, names)| {
+            format!("{}: {} not compared: {why}", target.name, names.join(", "))
+        }));
+    }
+    match rows.len() {
+        1 => Vec::new(),
+        _ => vec![ui::table(&rows), lines.join("\n")],
+    }
 }
 
 /// A word with a shape, which needs no colour.

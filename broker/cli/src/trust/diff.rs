@@ -73,7 +73,8 @@ struct Difference {
 #[derive(Debug)]
 pub(super) struct Comparison {
     pub(super) text: String,
-    pub(super) differs: bool,
+    /// One line for each difference.
+    pub(super) differences: Vec<String>,
     /// What was not compared.
     pub(super) notes: Vec<String>,
 }
@@ -112,7 +113,11 @@ pub(super) fn of_file(
 ///
 /// # Errors
 /// [`DiffProblem`].
-fn compare(file: &[u8], expected: &TrustInputs, minor: Minor) -> Result<Comparison, DiffProblem> {
+pub(super) fn compare(
+    file: &[u8],
+    expected: &TrustInputs,
+    minor: Minor,
+) -> Result<Comparison, DiffProblem> {
     let loaded = config::load_configuration(file, minor).map_err(DiffProblem::NotLoaded)?;
     let alone = super::file(&expected.rules.entry(), minor);
     let alone =
@@ -164,7 +169,7 @@ fn compare(file: &[u8], expected: &TrustInputs, minor: Minor) -> Result<Comparis
         notes.extend(undetermined.map(|undetermined| format!("of the file: {undetermined}")));
     }
     let count = differences.len();
-    lines.append(&mut differences);
+    lines.extend_from_slice(&differences);
     for (index, other) in others {
         lines.push(format!(
             "left alone jwt[{index}], the entry of the issuer {:?}",
@@ -178,7 +183,7 @@ fn compare(file: &[u8], expected: &TrustInputs, minor: Minor) -> Result<Comparis
     });
     Ok(Comparison {
         text: lines.join("\n"),
-        differs: count > 0,
+        differences,
         notes,
     })
 }
