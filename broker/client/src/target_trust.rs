@@ -21,10 +21,10 @@ pub enum TargetTrustError {
     /// Its kubeconfig cannot be used.
     #[error("its kubeconfig cannot be used: {0}")]
     Kubeconfig(#[from] ClientError),
-    /// The user of its kubeconfig runs a command. Whoever may write into a folder of kubeconfigs would
-    /// choose what this machine runs.
-    #[error("the user of its kubeconfig runs a command, and no command of a folder is run")]
-    Command,
+    /// The user of its kubeconfig runs a command or names a token's file. Whoever may write into a
+    /// folder of kubeconfigs would choose what this machine runs, and which file it sends where.
+    #[error("the user of its kubeconfig runs a command or names the file of a token")]
+    OutsideCredential,
     /// The target refused the call, or could not be called.
     #[error("{}", at_target(.0))]
     Call(#[from] HubError),
@@ -35,7 +35,7 @@ impl TargetTrustError {
     pub fn fix(&self) -> &'static str {
         match self {
             Self::Kubeconfig(_) => "write a kubeconfig that kubectl can use from this machine",
-            Self::Command => "write a token or a client certificate in the place of the command",
+            Self::OutsideCredential => "write the token itself or a client certificate into it",
             Self::Call(HubError::Unauthenticated(_)) => "write new credentials into its kubeconfig",
             Self::Call(HubError::Forbidden(_)) => {
                 "bind a ClusterRole with get on the nonResourceURL /metrics to its user"
@@ -73,8 +73,9 @@ impl TargetReader {
             ..HubAccess::default()
         };
         let config = access.config().await?;
-        if config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some() {
-            return Err(TargetTrustError::Command);
+        let user = &config.auth_info;
+        if user.exec.is_some() || user.auth_provider.is_some() || user.token_file.is_some() {
+            return Err(TargetTrustError::OutsideCredential);
         }
         let address = config.cluster_url.to_string();
         let client = HubClient::new(config)?;

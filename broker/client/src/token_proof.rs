@@ -4,16 +4,19 @@
 //! # Guarantees
 //! A target is sent [`ProofToken`]s alone. Only [`AudienceOwners`] makes one, for one target, and only
 //! if no other target that is known accepts its audience. A target that lies or is taken over can use
-//! none of them elsewhere. They go to the address of the TargetCluster, whatever a kubeconfig says.
+//! none of them elsewhere. They go to the address of the TargetCluster, whatever a kubeconfig or an
+//! object of a tenant says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use keyferry_api::audience::Audience;
-use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::audience::{Audience, AudienceError};
+use keyferry_api::config::TargetCluster;
+use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_hub::client::HubAccess;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_platform::address_guard::AddressGuard;
 use keyferry_platform::random::{Random, SystemRandomness};
@@ -22,10 +25,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use crate::checked_mint::{CheckedMintError, mint_checked};
-use crate::direct::Direct;
-use crate::doctor::diagnosis::{Identity, TokenEvidence};
-use crate::doctor::plan::{Permission, Plan};
-use crate::doctor::start::from_access;
+use crate::doctor::diagnosis::Identity;
+use crate::doctor::start::{SecretAuthorityError, target_authority};
 use crate::doctor::target_calls::TargetCalls;
 
 /// How long a target may take for one token.
@@ -144,17 +145,18 @@ fn only_audience(token: &SecretString) -> Option<String> {
     }
 }
 
-/// Which target is tried, and by the token of which access.
+/// Which target is tried, and by the token of which access. Nothing of it may come from an object that
+/// a tenant writes.
 #[derive(Debug)]
 pub struct ProofOrder<'a> {
     /// The target.
-    pub target: &'a ObjectName,
-    /// The address in the TargetCluster.
-    pub address: &'a str,
-    /// The access.
-    pub access: &'a AccessName,
-    /// The access's ServiceAccount.
+    pub target: &'a TargetCluster,
+    /// The namespace of its CA certificates.
+    pub namespace: &'a Namespace,
+    /// The ServiceAccount of an access that may use it.
     pub account: &'a ServiceAccount,
+    /// The user that the target should name for it.
+    pub user: &'a str,
 }
 
 /// What a target did with tokens, and what could not be tried.
@@ -178,12 +180,12 @@ struct ProofTarget<'a> {
 enum ProofFault {
     #[error(transparent)]
     Token(#[from] ProofTokenError),
-    #[error("it was not issued: {0}")]
+    #[error("no token was issued: {0}")]
     Mint(#[from] CheckedMintError),
     #[error("no token was issued: {0}")]
-    NotIssued(String),
-    #[error("the hub states another address for this access, so nothing was sent")]
-    OtherAddress,
+    Audience(#[from] AudienceError),
+    #[error("its CA certificates could not be read: {0}")]
+    Authority(#[from] SecretAuthorityError),
 }
 
 /// How a target answered a token.
@@ -229,9 +231,9 @@ impl TokenProof {
         }
     }
 
-    /// Judges the own token of an access.
-    fn judge_own(&mut self, access: &AccessName, wanted: &str, answer: ProofAnswer) {
-        let what = format!("the token of {access}");
+    /// Judges a token that the target has to accept.
+    fn judge_own(&mut self, account: &ServiceAccount, wanted: &str, answer: ProofAnswer) {
+        let what = format!("the token of {account}");
         match answer {
             ProofAnswer::Accepted(user) if user == wanted => {}
             ProofAnswer::Accepted(user) if user.is_empty() => self
@@ -248,20 +250,16 @@ impl TokenProof {
     }
 }
 
-/// Sends a target the token of an access, which it has to accept, and two that it has to refuse. The
-/// tokens are issued with the user's own rights on the hub.
+/// Sends a target a token that it has to accept, and two that it has to refuse. They are issued with
+/// the user's own rights on the hub.
 pub async fn prove_tokens(
     order: &ProofOrder<'_>,
     owners: &AudienceOwners,
-    direct: &Direct,
+    hub: &HubAccess,
     guard: &AddressGuard,
 ) -> TokenProof {
     let mut proof = TokenProof::default();
-    let plan = from_access(order.access, direct).await;
-    let plan = plan
-        .admit(&direct.source, &direct.hub, Permission::default())
-        .await;
-    let (own, address) = match own_token(&plan, order, owners) {
+    let (own, address) = match own_token(order, owners, hub).await {
         Ok(found) => found,
         Err(fault) => {
             proof.unknown.push(fault.to_string());
@@ -269,20 +267,18 @@ pub async fn prove_tokens(
         }
     };
     let target = ProofTarget {
-        name: order.target,
-        address,
+        name: &order.target.name,
+        address: &address,
         guard,
     };
-    let hub_name = plan.hub_name.as_deref().unwrap_or_default();
-    let wanted = format!("{hub_name}:{}", order.account.username());
     let answer = target.review_token(&own).await;
-    proof.judge_own(order.access, &wanted, answer);
+    proof.judge_own(order.account, order.user, answer);
     let answer = match own.with_forged_signature() {
         Ok(forged) => Ok(target.review_token(&forged).await),
         Err(error) => Err(error.into()),
     };
     proof.judge_refused("a token with a forged signature", answer);
-    let answer = match foreign_token(order, owners, direct).await {
+    let answer = match foreign_token(order, owners, hub).await {
         Ok(foreign) => Ok(target.review_token(&foreign).await),
         Err(fault) => Err(fault),
     };
@@ -290,44 +286,34 @@ pub async fn prove_tokens(
     proof
 }
 
-/// Returns the token of the access, and the address to which it may be sent.
-fn own_token<'a>(
-    plan: &'a Plan,
+/// Issues the own token, and returns it with the address to which it may be sent.
+async fn own_token(
     order: &ProofOrder<'_>,
     owners: &AudienceOwners,
-) -> Result<(ProofToken, &'a TargetAddress), ProofFault> {
-    let token = plan.secret().ok_or_else(|| why_no_token(plan))?;
-    let token = owners.admit_own(order.target, token)?;
-    // A tenant can have written the address of a delivered kubeconfig.
-    let address = plan.target.as_ref().filter(|it| it.url == order.address);
-    Ok((token, address.ok_or(ProofFault::OtherAddress)?))
+    hub: &HubAccess,
+) -> Result<(ProofToken, TargetAddress), ProofFault> {
+    let target = order.target;
+    let address = TargetAddress {
+        url: target.address.clone(),
+        ca_pem: target_authority(hub, order.namespace, target).await?,
+        tls_server_name: target.tls_server_name.clone(),
+        proxy_url: target.proxy_url.clone(),
+    };
+    let token = mint_checked(hub, order.account, &target.audience).await?;
+    Ok((owners.admit_own(&target.name, token)?, address))
 }
 
 /// Issues a token for an audience that nothing can have, because it is made up now.
 async fn foreign_token(
     order: &ProofOrder<'_>,
     owners: &AudienceOwners,
-    direct: &Direct,
+    hub: &HubAccess,
 ) -> Result<ProofToken, ProofFault> {
     let random = SystemRandomness::default();
     let (first, second) = (random.request_id(), random.request_id());
-    let audience = Audience::new(format!("https://{first}{second}.proof.invalid"))
-        .map_err(|error| ProofFault::NotIssued(error.to_string()))?;
-    let token = mint_checked(&direct.hub, order.account, &audience).await?;
-    Ok(owners.admit_foreign(order.target, token)?)
-}
-
-fn why_no_token(plan: &Plan) -> ProofFault {
-    let problem = match &plan.token_evidence {
-        TokenEvidence::Failed(problem) => Some(problem),
-        _ => plan.problem.as_ref(),
-    };
-    let why = match (&plan.token_evidence, problem) {
-        (TokenEvidence::Unknown(why) | TokenEvidence::NotAToken(why), _) => Some(why.clone()),
-        (_, Some(problem)) => Some(problem.detail.clone()),
-        _ => plan.unknown.clone(),
-    };
-    ProofFault::NotIssued(why.unwrap_or_else(|| "the access gives none".to_owned()))
+    let audience = Audience::new(format!("https://{first}{second}.proof.invalid"))?;
+    let token = mint_checked(hub, order.account, &audience).await?;
+    Ok(owners.admit_foreign(&order.target.name, token)?)
 }
 
 #[cfg(test)]
@@ -437,7 +423,10 @@ mod tests {
 
     #[test]
     fn each_answer_has_its_verdict() {
-        let access = AccessName::parse("tenant-a/apps").unwrap();
+        let account = ServiceAccount {
+            namespace: Namespace::new("tenant-a").unwrap(),
+            name: name("apps"),
+        };
         let mut rows = Vec::new();
         let answers = || {
             [
@@ -453,7 +442,7 @@ mod tests {
         };
         for (case, answer) in answers() {
             let mut proof = TokenProof::default();
-            proof.judge_own(&access, "hub:u", answer);
+            proof.judge_own(&account, "hub:u", answer);
             rows.push(format!("own {case}: {proof:?}"));
         }
         for (case, answer) in answers() {
@@ -461,6 +450,6 @@ mod tests {
             proof.judge_refused("a forged token", Ok(answer));
             rows.push(format!("forged {case}: {proof:?}"));
         }
-        insta::assert_snapshot!(rows.join("\n"));
+        insta::assert_snapshot!("proof-answers", rows.join("\n"));
     }
 }

@@ -10,23 +10,21 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use futures::StreamExt;
 use jiff::Timestamp;
-use keyferry_api::config::{
-    Configuration, DeliveryType, NamespaceRule, TargetAccess, TargetCluster, TokenIssuer,
-};
+use keyferry_api::config::{Configuration, NamespaceRule, Policy, TargetCluster, TokenIssuer};
 use keyferry_api::issuer::Issuer;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::ClientError;
-use keyferry_client::configuration_source::{ConfigurationSource, settings_in};
-use keyferry_client::direct::Direct;
+use keyferry_client::configuration_source::settings_in;
 use keyferry_client::doctor::published::published;
 use keyferry_client::objects_of_hub::namespace_labels;
 use keyferry_client::target_trust::{LoadedTrust, TargetReader, TargetTrustError};
 use keyferry_client::token_proof::{AudienceOwners, ProofOrder, prove_tokens};
+use keyferry_core::static_verdict::StaticVerdict;
 use keyferry_fleet::facts::{Comparison, TrustFacts};
 use keyferry_fleet::gap::{Gap, TARGETS};
 use keyferry_fleet::snapshot::{ReadTarget, Snapshot};
-use keyferry_hub::client::HubClient;
+use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_kube_authn::config::load_configuration;
 use keyferry_kube_authn::lint::{Published, PublishedDocuments};
 use keyferry_kube_authn::{Minor, Release};
@@ -72,7 +70,10 @@ pub(super) struct Desires {
 
 impl Desires {
     /// Desires that objects alone state, or a configuration file.
-    pub(super) fn of_files(configuration: Option<Configuration>) -> Self {
+    pub(super) fn of_files(mut configuration: Option<Configuration>) -> Self {
+        if let Some(configuration) = &mut configuration {
+            configuration.policy.accesses.clear();
+        }
         Self {
             configuration,
             labels: Err(not_desired(
@@ -175,7 +176,7 @@ pub(super) async fn compare_live(
             false => args.live.addresses.guard_without_hub(),
         },
         tokens: match args.live.prove {
-            true => Some(TokenRun::prepare(args, snapshot, reads_hub, now).await?),
+            true => Some(TokenRun::prepare(args, snapshot, &desires, now).await?),
             false => None,
         },
         kubeconfigs,
@@ -270,13 +271,22 @@ impl LiveRun<'_> {
         let keys = desired
             .ok()
             .and_then(|desired| documents.get(&place_of(desired.documents())));
+        let keys = match (desired, loaded) {
+            (Err(unknown), Ok(_)) => unknown.clone(),
+            _ => rows::keys_row(keys, loaded, minor),
+        };
+        let is_read = loaded.is_ok_and(|loaded| !loaded.key_sets.is_empty());
+        if let (Comparison::NotCompared { why }, true) = (&keys, is_read) {
+            let fix = "check that the published documents can be read from this machine";
+            gaps.push(Gap::of_asked_target(name, "the keys", why, fix));
+        }
         let trust = TrustFacts {
             file: match rows::is_printed(desired, loaded, minor) && file.is_none() {
                 true => Comparison::Matches,
                 false => rows::file_row(desired, file, minor),
             },
             loaded_file: rows::loaded_row(desired, file, loaded, minor),
-            keys: rows::keys_row(keys, loaded, minor),
+            keys,
             behaviour,
         };
         (name.clone(), trust, gaps)
@@ -310,7 +320,7 @@ impl LiveRun<'_> {
             None => Comparison::not_compared("no token was sent: give --prove"),
             Some(tokens) => {
                 let guard = self.guard.clone().with_own(reader.address());
-                tokens.try_tokens(name, self.snapshot, &guard, gaps).await
+                tokens.try_tokens(name, desired, &guard, gaps).await
             }
         };
         (loaded, behaviour)
@@ -323,78 +333,82 @@ fn place_of(documents: PublishedDocuments) -> (String, Option<String>) {
 
 /// What `--prove` needs.
 struct TokenRun {
-    direct: Direct,
+    hub: HubAccess,
+    /// What the hub, or the configuration file, allows now. A folder says nothing of where a token goes.
+    policy: Policy,
+    /// The namespace of the targets' CA certificates.
+    namespace: Option<Namespace>,
     /// Which target accepts what; `None` if a target may be missing.
     owners: Option<AudienceOwners>,
 }
 
 impl TokenRun {
-    /// Collects the audiences of all targets. A folder may be old, so the hub is read too.
     async fn prepare(
         args: &FleetArgs,
         snapshot: &Snapshot,
-        is_of_hub: bool,
+        desires: &Desires,
         now: Timestamp,
     ) -> Result<Self, CommandError> {
         let mut all = vec![snapshot.clone()];
-        if args.snapshot.is_some() && !is_of_hub {
+        if args.snapshot.is_some() {
             all.push(sources::read_hub(&args.hub, None, now).await?);
         }
         let is_whole = |read: &Snapshot| read.is_whole(TARGETS) && read.tenant.is_none();
-        let owners = all.iter().all(is_whole).then(|| audience_owners(&all));
-        let source = ConfigurationSource::file_or_hub(args.config.clone());
-        let hub = args.hub.access();
+        let policy = all.last().map(Snapshot::policy).unwrap_or_default();
+        let configured = desires.configuration.as_ref();
+        let configured = configured.map(|it| it.server.cluster_resource_namespace.clone());
         Ok(Self {
-            direct: Direct { source, hub },
-            owners,
+            hub: args.hub.access(),
+            namespace: configured.or_else(|| policy.own_namespace.clone()),
+            policy,
+            owners: all.iter().all(is_whole).then(|| audience_owners(&all)),
         })
     }
 
     async fn try_tokens(
         &self,
         name: &ObjectName,
-        snapshot: &Snapshot,
+        desired: Result<&DesiredTrust, &Comparison>,
         guard: &AddressGuard,
         gaps: &mut Vec<Gap>,
     ) -> Comparison {
-        let unknown = |why: String, gaps: &mut Vec<Gap>| {
-            let fix = "see keyferry doctor for an access to this target";
-            gaps.push(Gap::of_asked_target(name, "the behaviour", &why, fix));
-            Comparison::not_compared(why)
+        let desired = match desired {
+            Ok(desired) => desired,
+            Err(unknown) => return unknown.clone(),
         };
-        let Some(owners) = &self.owners else {
-            let why = "not all TargetClusters were read, so another target could accept the token";
-            return unknown(why.to_owned(), gaps);
+        let target = self.policy.targets.get(name);
+        let target = target.filter(|target| target.issuer == TokenIssuer::Hub);
+        let mut accesses = self.policy.accesses.values().filter(|access| {
+            let is_allowed = StaticVerdict::of(&self.policy, access) != StaticVerdict::NotAllowed;
+            access.target == *name && !access.suspend && is_allowed
+        });
+        let (Some(target), Some(access)) = (target, accesses.next()) else {
+            return Comparison::not_compared("no access to it has a token that the hub issues");
         };
-        let spec = snapshot
-            .targets
-            .get(name)
-            .and_then(|read| read.spec.as_ref());
-        let accesses = snapshot
-            .accesses
-            .values()
-            .filter_map(|read| read.spec.as_ref());
-        let of_target = accesses.filter(|access| access.target == *name && !access.suspend);
-        // A token of these is issued for the request alone.
-        let on_request = [DeliveryType::HTTP, DeliveryType::Exec];
-        let is_followed = |access: &&TargetAccess| !on_request.iter().any(|it| access.offers(*it));
-        let (Some(spec), Some(access)) = (spec, of_target.min_by_key(is_followed)) else {
-            return Comparison::not_compared("no access of it can give a token");
+        let account = ServiceAccount {
+            namespace: access.name.namespace.clone(),
+            name: access.service_account.clone(),
         };
-        let order = ProofOrder {
-            target: name,
-            address: &spec.address,
-            access: &access.name,
-            account: &ServiceAccount {
-                namespace: access.name.namespace.clone(),
-                name: access.service_account.clone(),
-            },
+        let unknown = match (&self.owners, &self.namespace) {
+            (Some(owners), Some(namespace)) => {
+                let order = ProofOrder {
+                    target,
+                    namespace,
+                    user: &desired.user_of(&account),
+                    account: &account,
+                };
+                let proof = prove_tokens(&order, owners, &self.hub, guard).await;
+                if proof.unknown.is_empty() || !proof.differences.is_empty() {
+                    return Comparison::of_differences(proof.differences);
+                }
+                proof.unknown.join("; ")
+            }
+            _ => "not all TargetClusters were read, so another target could accept the token"
+                .to_owned(),
         };
-        let proof = prove_tokens(&order, owners, &self.direct, guard).await;
-        match proof.differences.is_empty() && !proof.unknown.is_empty() {
-            true => unknown(proof.unknown.join("; "), gaps),
-            false => Comparison::of_differences(proof.differences),
-        }
+        let fix = "see keyferry doctor for an access to this target";
+        gaps.push(Gap::of_asked_target(name, "the behaviour", &unknown, fix));
+        Comparison::not_compared(unknown)
     }
 }
 
@@ -418,3 +432,7 @@ fn audience_owners(all: &[Snapshot]) -> AudienceOwners {
     }
     owners
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+mod tests;

@@ -18,6 +18,8 @@ const HEAD: [&str; 10] = [
     "NEXT END",
     "CAUSE",
 ];
+/// The most targets that are named for one cause.
+const MAX_NAMED_TARGETS: usize = 3;
 const TRUST_HEAD: [&str; 5] = ["TRUST", "FILE", "LOADED FILE", "KEYS", "BEHAVIOUR"];
 /// The most commands that are named below the table.
 const MAX_NEXT_LINES: usize = 20;
@@ -153,43 +155,54 @@ fn row(target: &TargetFacts, now: Timestamp) -> Vec<String> {
 /// How desired trust and live compare, and below it what differs or was not compared.
 fn trust_parts(fleet: &Fleet) -> Vec<String> {
     let mut rows = vec![TRUST_HEAD.map(str::to_owned).to_vec()];
-    let mut lines = Vec::new();
+    let mut differences = Vec::new();
+    // Many targets may have the same cause, such as a flag that was not given.
+    let mut causes: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for target in &fleet.targets {
-        let Some(trust) = &target.trust else {
+        let (name, Some(trust)) = (target.name.as_str(), &target.trust) else {
             continue;
         };
-        let word = |row: &Comparison| match row {
-            Comparison::Matches => "matches",
-            Comparison::Differs { .. } => "differs",
-            Comparison::NotCompared { .. } => "not compared",
-        };
-        let words = trust.rows().map(|(_, row)| word(row).to_owned());
-        rows.push([vec![target.name.to_string()], words.to_vec()].concat());
-        // Several comparisons have the same cause, such as a target that does not answer.
-        let mut not_compared: Vec<(String, Vec<&str>)> = Vec::new();
-        for (name, row) in trust.rows() {
-            match row {
+        let mut cells = vec![name.to_owned()];
+        for (row, comparison) in trust.rows() {
+            cells.push(comparison_text(comparison).to_owned());
+            match comparison {
                 Comparison::Matches => {}
-                Comparison::Differs { differences } => lines.extend(
-                    differences
-                        .iter()
-                        .map(|it| format!("{}: {name} differs: {it}", target.name)),
+                Comparison::Differs { differences: all } => differences.extend(
+                    all.iter()
+                        .map(|it| format!("differs: {row} of {name}: {it}")),
                 ),
                 Comparison::NotCompared { why } => {
-                    match not_compared.iter_mut().find(|(known, _)| known == why) {
-                        Some((_, names)) => names.push(name),
-                        None => not_compared.push((why.clone(), vec![name])),
+                    let known = causes.iter_mut().find(|it| (it.0, it.1) == (row, why));
+                    match known {
+                        Some((.., targets)) => targets.push(name),
+                        None => causes.push((row, why, vec![name])),
                     }
                 }
             }
         }
-        lines.extend(not_compared.into_iter().map(|(why, names)| {
-            format!("{}: {} not compared: {why}", target.name, names.join(", "))
-        }));
+        rows.push(cells);
     }
+    let not_compared = causes.iter().map(|(row, why, targets)| {
+        let more = targets.len().saturating_sub(MAX_NAMED_TARGETS);
+        let named: Vec<&str> = targets.iter().take(MAX_NAMED_TARGETS).copied().collect();
+        let named = named.join(", ");
+        match more {
+            0 => format!("not compared: {row} of {named}: {why}"),
+            more => format!("not compared: {row} of {named} and {more} more: {why}"),
+        }
+    });
+    let lines: Vec<String> = differences.into_iter().chain(not_compared).collect();
     match rows.len() {
         1 => Vec::new(),
         _ => vec![ui::table(&rows), lines.join("\n")],
+    }
+}
+
+fn comparison_text(comparison: &Comparison) -> &'static str {
+    match comparison {
+        Comparison::Matches => "matches",
+        Comparison::Differs { .. } => "differs",
+        Comparison::NotCompared { .. } => "not compared",
     }
 }
 

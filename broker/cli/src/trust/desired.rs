@@ -2,6 +2,7 @@
 
 use keyferry_api::issuer::discovery_url;
 use keyferry_api::name::ObjectName;
+use keyferry_api::service_account::ServiceAccount;
 use keyferry_fleet::facts::Comparison;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::lint::PublishedDocuments;
@@ -30,6 +31,11 @@ impl DesiredTrust {
     /// The issuer that the target should trust.
     pub(crate) fn issuer(&self) -> &str {
         &self.0.rules.issuer
+    }
+
+    /// The user that the target should name for a ServiceAccount of the hub.
+    pub(crate) fn user_of(&self, account: &ServiceAccount) -> String {
+        format!("{}{}", self.0.rules.prefix, account.username())
     }
 
     /// Where the target should read the issuer's keys.

@@ -6,6 +6,8 @@ use insta::assert_snapshot;
 use super::super::{TrustArgs, check, inputs, tests::HUB};
 use super::*;
 
+mod edits;
+
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
