@@ -159,15 +159,7 @@ pub(super) fn compare(
             });
         }
     };
-    // A file that the target refuses is not what it should be, even if our entry is.
-    let own_issuers: Vec<String> = expected.own_issuer.iter().cloned().collect();
-    if let Err(invalid) = validate_configuration(&loaded.configuration, minor, &own_issuers) {
-        if !invalid.errors.is_empty() {
-            differences.push(format!("refused    by the target: {}", invalid.message()));
-        }
-        let undetermined = invalid.undetermined.first();
-        notes.extend(undetermined.map(|undetermined| format!("of the file: {undetermined}")));
-    }
+    differences.extend(refusal(&loaded, minor, expected, &mut notes));
     let count = differences.len();
     lines.extend_from_slice(&differences);
     for (index, other) in others {
@@ -186,6 +178,21 @@ pub(super) fn compare(
         differences,
         notes,
     })
+}
+
+/// A file that the target refuses is not what it should be, even if our entry is.
+fn refusal(
+    loaded: &Loaded,
+    minor: Minor,
+    expected: &TrustInputs,
+    notes: &mut Vec<String>,
+) -> Option<String> {
+    let own_issuers: Vec<String> = expected.own_issuer.iter().cloned().collect();
+    let invalid = validate_configuration(&loaded.configuration, minor, &own_issuers).err()?;
+    let undetermined = invalid.undetermined.first();
+    notes.extend(undetermined.map(|undetermined| format!("of the file: {undetermined}")));
+    let is_refused = !invalid.errors.is_empty();
+    is_refused.then(|| format!("refused    by the target: {}", invalid.message()))
 }
 
 /// Describes a file that has no entry of our issuer, and an entry whose issuer is nearly ours.

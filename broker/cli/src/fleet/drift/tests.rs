@@ -78,7 +78,7 @@ fn metrics(file: &str, keys: &str) -> String {
     )
 }
 
-fn answer(path: &str, host: &str, file: &str) -> Response {
+fn response_of(path: &str, host: &str, file: &str) -> Response {
     let text = match path {
         "/.well-known/openid-configuration" => {
             json!({ "issuer": ISSUER, "jwks_uri": format!("https://{host}/keys") }).to_string()
@@ -119,7 +119,7 @@ impl Stage {
                 .get("host")
                 .map(|it| it.to_str().unwrap().to_owned());
             let host = authority.or(header).unwrap();
-            answer(request.uri().path(), &host, known.get().unwrap())
+            response_of(request.uri().path(), &host, known.get().unwrap())
         });
         let server = HttpsServer::start(&certificate, routes).await.unwrap();
         let documents = format!("{}/.well-known/openid-configuration", server.url());
