@@ -74,14 +74,14 @@ pub(crate) async fn targets_are_compared_with_what_they_should_trust(place: Here
 
     // What trust prints is what the target should have, and the target loads it.
     facts_when(&shell, |facts| {
-        facts["behaviour"]["result"] == "Matches" && facts["keys"]["result"] == "Matches"
+        facts["behaviour"]["result"] == "matches" && facts["keys"]["result"] == "matches"
     })
     .await?;
     let printed = shell.run(&format!("keyferry trust drift > {FILE}")).await?;
     assert!(printed.status.success(), "{printed:?}");
     let loaded = target.folder().join("authentication/config.yaml");
     replace(&shell.folder().join(FILE), &loaded)?;
-    let matches = json!({ "result": "Matches" });
+    let matches = json!({ "result": "matches" });
     let healthy = facts_when(&shell, |facts| facts["loadedFile"] == matches).await?;
     let all =
         json!({ "file": matches, "loadedFile": matches, "keys": matches, "behaviour": matches });
