@@ -3,6 +3,7 @@
 
 mod blocks;
 mod commands;
+mod drift;
 mod fleet;
 mod interrupted;
 mod onboarding;
@@ -25,6 +26,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "fleet_live_and_from_a_folder",
             fleet::fleet_live_and_from_a_folder,
+        )
+        .test(
+            "targets_are_compared_with_what_they_should_trust",
+            drift::targets_are_compared_with_what_they_should_trust,
         )
         .test("onboards_from_nothing", onboarding::onboards_from_nothing)
         .test(

@@ -1,6 +1,7 @@
 //! `keyferry fleet`: one row for each target, worst first, from the hub or from a folder; and
 //! `keyferry snapshot`, which writes such a folder.
 
+mod drift;
 mod snapshot;
 pub(super) mod sources;
 mod table;
@@ -10,12 +11,14 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
+use keyferry_api::config::Configuration;
 use keyferry_fleet::facts::Fleet;
 use keyferry_fleet::judge::{Verdict, judge};
 use keyferry_fleet::redact::redact;
 use keyferry_fleet::snapshot::Snapshot;
 use keyferry_platform::clock::{Clock, SystemClock};
 
+use self::drift::{Desires, LiveArgs};
 pub(super) use self::snapshot::{SnapshotArgs, run as run_snapshot};
 use crate::args::HubArgs;
 use crate::args::output_format::DocumentFormat;
@@ -27,8 +30,8 @@ const UNDETERMINED: u8 = 3;
 
 #[derive(Args)]
 #[command(
-    after_long_help = "Exit codes: 0 if all is well, 1 if something is broken, 2 for a \
-                             mistake in the call, 3 if nothing is known to be broken and something \
+    after_long_help = "Exit codes: 0 if all is well, 1 if something is broken or a target \
+                             differs from what it should trust, 2 for a mistake in the call, 3 if nothing is known to be broken and something \
                              could not be determined."
 )]
 pub(super) struct FleetArgs {
@@ -65,6 +68,8 @@ pub(super) struct FleetArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = FleetOutput::Table)]
     output: FleetOutput,
+    #[command(flatten)]
+    live: LiveArgs,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -103,7 +108,14 @@ async fn read_snapshot(args: &FleetArgs, now: Timestamp) -> Result<Snapshot, Com
         audit: args.audit.as_deref(),
         keys: args.keys.as_deref(),
     };
-    read_fleet(&args.hub, args.namespace.as_deref(), &files, now).await
+    let namespace = args.namespace.as_deref();
+    let (mut snapshot, configuration) = read_objects(&args.hub, namespace, &files, now).await?;
+    if let Some(folder) = &args.live.target_kubeconfigs {
+        let desires = Desires::of_files(configuration);
+        drift::compare_live(args, folder, &mut snapshot, desires, now).await?;
+    }
+    add_files(&mut snapshot, &files, namespace)?;
+    Ok(snapshot)
 }
 
 /// Files that are read instead of the hub, or for what its objects do not say.
@@ -129,18 +141,27 @@ pub(crate) async fn read_fleet(
     files: &FleetFiles<'_>,
     now: Timestamp,
 ) -> Result<Snapshot, CommandError> {
-    let policy = files
-        .config
-        .map(sources::read_config)
-        .transpose()?
-        .flatten();
-    let mut snapshot = match (files.folder, policy) {
-        (Some(folder), _) => sources::read_folder(folder)?,
-        (None, Some((path, policy))) => Snapshot::of_policy(&policy, &path, now),
-        (None, None) => sources::read_hub(hub, namespace, now).await?,
-    };
+    let (mut snapshot, _) = read_objects(hub, namespace, files, now).await?;
     add_files(&mut snapshot, files, namespace)?;
     Ok(snapshot)
+}
+
+/// Reads the objects, and the configuration file if it has them.
+async fn read_objects(
+    hub: &HubArgs,
+    namespace: Option<&str>,
+    files: &FleetFiles<'_>,
+    now: Timestamp,
+) -> Result<(Snapshot, Option<Configuration>), CommandError> {
+    let configuration = files.config.map(sources::read_config).transpose()?.flatten();
+    let snapshot = match (files.folder, &configuration, files.config) {
+        (Some(folder), ..) => sources::read_folder(folder)?,
+        (None, Some(configuration), Some(path)) => {
+            Snapshot::of_policy(&configuration.policy, &path.display().to_string(), now)
+        }
+        _ => sources::read_hub(hub, namespace, now).await?,
+    };
+    Ok((snapshot, configuration))
 }
 
 /// Adds what the files say, and leaves out what is not of the namespace.

@@ -2,6 +2,7 @@
 //! where to put it, and RBAC.
 
 mod binding;
+mod desired;
 mod diff;
 mod distribution;
 mod inputs;
@@ -32,10 +33,12 @@ use serde_json::Value;
 
 use self::binding::namespace;
 pub(crate) use self::binding::{Binding, powers_of, powers_of_shipped_role};
+pub(crate) use self::desired::DesiredTrust;
 pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::distribution::{Occasion, OutputFile, RBAC_FILE};
 pub(crate) use self::inputs::CertificatesError;
-use self::inputs::{KnownHub, UnknownLabels};
+pub(crate) use self::inputs::KnownHub;
+use self::inputs::UnknownLabels;
 use self::merge::{MergeError, MergeProblem, Merged};
 pub(crate) use self::oidc_flags::OidcFlagsError;
 pub(crate) use self::output_dir::{OutputDirArgs, OutputDirError, write as write_files};
@@ -46,7 +49,7 @@ use crate::command_error::CommandError;
 use crate::{inner_file, local_file, ui};
 
 /// The flags of `keyferry trust`.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct TrustArgs {
     /// The TargetCluster, of --config or of the hub.
     ///
@@ -139,7 +142,7 @@ pub(crate) struct TrustArgs {
 
 // The form and the RBAC of what is printed. Not a doc comment, which clap would print.
 /// The form of what is printed, and its RBAC.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct ShapeArgs {
     /// The form of the target's distribution.
     #[arg(long, value_enum, default_value_t = Format::Authn)]
@@ -193,9 +196,10 @@ impl ShapeArgs {
 }
 
 /// The forms in which a target takes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// The AuthenticationConfiguration alone.
+    #[default]
     Authn,
     /// kubeadm.
     Kubeadm,
@@ -221,7 +225,10 @@ pub(crate) async fn run(args: &TrustArgs) -> ExitCode {
         return match compared {
             Ok(compared) => {
                 note(&compared.notes);
-                ui::finish_with(&ui::block(&compared.text), u8::from(compared.differs))
+                ui::finish_with(
+                    &ui::block(&compared.text),
+                    u8::from(!compared.differences.is_empty()),
+                )
             }
             // Exit code 1 says that the file differs, so a failure has another one.
             Err(error) => ui::command_misused(&error),
@@ -379,20 +386,11 @@ pub(crate) async fn for_target(request: TargetRequest) -> Result<TargetPart, Com
         target: Some(request.target.to_string()),
         config: request.config,
         issuer: request.issuer,
-        discovery_url: None,
         discovery_ca: request.discovery_ca,
-        audience: None,
-        prefix: None,
-        allow: Vec::new(),
-        max_lifetime: None,
         shape: request.shape,
         merge: request.merge,
-        diff: None,
-        parts: OutputDirArgs::default(),
-        filename: None,
-        from_oidc_flags: None,
-        oidc_ca_file: None,
         hub: request.hub,
+        ..TrustArgs::default()
     };
     let known = known_hub(&args).await?;
     let prepared = prepare(&args, known.as_ref())?;

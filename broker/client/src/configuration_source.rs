@@ -146,7 +146,7 @@ async fn settings_of_hub(
 }
 
 /// The settings that a TargetCluster's status states, if it is about the current spec.
-pub(crate) fn settings_in(target: &TargetView) -> Option<Configuration> {
+pub fn settings_in(target: &TargetView) -> Option<Configuration> {
     let status = target.current_status()?;
     let prefix = status.username_prefix.as_deref()?;
     let discovery_url = url::Url::parse(status.discovery_url.as_deref()?).ok()?;

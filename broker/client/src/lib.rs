@@ -28,8 +28,10 @@ pub mod objects_of_hub;
 pub mod plugin_folders;
 pub mod server;
 pub mod target_key_refresh;
+pub mod target_trust;
 pub mod token_agent;
 pub mod token_directory;
+pub mod token_proof;
 pub mod trusted_issuer;
 
 use std::time::Duration;

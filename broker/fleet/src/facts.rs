@@ -249,6 +249,18 @@ pub struct TrustFacts {
     pub behaviour: Comparison,
 }
 
+impl TrustFacts {
+    /// Returns the comparisons with their names, in the order in which they are shown.
+    pub fn rows(&self) -> [(&'static str, &Comparison); 4] {
+        [
+            ("file", &self.file),
+            ("loaded file", &self.loaded_file),
+            ("keys", &self.keys),
+            ("behaviour", &self.behaviour),
+        ]
+    }
+}
+
 /// A comparison of what should be with what is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "result")]
@@ -265,6 +277,32 @@ pub enum Comparison {
         /// Why.
         why: String,
     },
+}
+
+impl Comparison {
+    /// Nothing was compared.
+    pub fn not_compared(why: impl Into<String>) -> Self {
+        // It may repeat what a target or a file says.
+        let why = ForeignText::new(&why.into()).to_string();
+        Self::NotCompared { why }
+    }
+
+    /// What was compared: it differs if there is a difference.
+    pub fn of_differences(differences: impl IntoIterator<Item = String>) -> Self {
+        let differences: Vec<ForeignText> = differences
+            .into_iter()
+            .map(|it| ForeignText::new(&it))
+            .collect();
+        match differences.is_empty() {
+            true => Self::Matches,
+            false => Self::Differs { differences },
+        }
+    }
+
+    /// Whether what is differs from what should be.
+    pub fn differs(&self) -> bool {
+        matches!(self, Self::Differs { .. })
+    }
 }
 
 /// What is known about one namespace with accesses.

@@ -47,6 +47,8 @@ pub const ACCESSES: &str = "targetaccesses.keyferry.dev";
 pub const KEY_JOURNAL: &str = "secrets";
 /// The resource of the audit log in a [`Gap`].
 pub const AUDIT_LOG: &str = "pods/log";
+/// The resource of what a target shows of its trust, in a [`Gap`].
+const TARGET_TRUST: &str = "target";
 
 impl Gap {
     /// A list of TargetClusters that is missing, or not whole.
@@ -117,6 +119,25 @@ impl Gap {
             hides: "requests that were refused".to_owned(),
             fix: "give --audit FILE with Keyferry's audit log".to_owned(),
         }
+    }
+
+    /// The trust of a target that was asked for it, and did not show it. `hides` names what it did not
+    /// show.
+    pub fn of_asked_target(target: &ObjectName, hides: &str, message: &str, fix: &str) -> Self {
+        Self {
+            resource: TARGET_TRUST.to_owned(),
+            namespace: None,
+            target: Some(target.clone()),
+            cause: GapCause::Failed,
+            message: ForeignText::new(message),
+            hides: format!("{hides} of target {target}"),
+            fix: fix.to_owned(),
+        }
+    }
+
+    /// Whether a target was asked for its trust and did not show it.
+    pub fn is_of_asked_target(&self) -> bool {
+        self.resource == TARGET_TRUST
     }
 
     /// Whether conclusions about targets and accesses depend on it.

@@ -24,6 +24,9 @@ use crate::snapshot::Snapshot;
 
 /// Deliveries of this type hold a client certificate instead of a token.
 const CERTIFICATE_DELIVERY: &str = "ClientCertificateSecret";
+/// The code of a finding about a target whose live trust differs from the desired one. It alone makes
+/// a fleet broken, although its target may work.
+const TRUST_DIFFERS: &str = "TrustDiffers";
 
 /// What all judgements need.
 struct Judgement<'a> {
@@ -93,10 +96,20 @@ impl Fleet {
         if health.any(|health| health == Health::Broken) {
             return Verdict::Broken;
         }
+        let targets = self.targets.iter();
+        if targets
+            .flat_map(|it| &it.findings)
+            .any(|it| it.reason == *TRUST_DIFFERS)
+        {
+            return Verdict::Broken;
+        }
         // A target that is not asked by its admin's choice has no finding.
         let findings = self.targets.iter().flat_map(|target| &target.findings);
         let findings = findings.chain(self.accesses.iter().flat_map(|access| &access.findings));
-        let is_missing = self.gaps.iter().any(|gap| gap.is_of_objects());
+        let is_missing = self
+            .gaps
+            .iter()
+            .any(|gap| gap.is_of_objects() || gap.is_of_asked_target());
         match is_missing || findings.into_iter().any(|it| it.health == Health::Unknown) {
             true => Verdict::Undetermined,
             false => Verdict::Working,

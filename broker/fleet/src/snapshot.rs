@@ -12,7 +12,7 @@ use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 
 use crate::audit_lines::AuditLines;
-use crate::facts::Source;
+use crate::facts::{Source, TrustFacts};
 use crate::gap::{ACCESSES, AUDIT_LOG, Gap};
 use crate::keys_document::KeysDocument;
 use crate::object_view::{AccessView, TargetView};
@@ -43,6 +43,8 @@ pub struct Snapshot {
     pub audit: Option<AuditLines>,
     /// What is known of the targets' side.
     pub target_files: BTreeMap<ObjectName, TargetFiles>,
+    /// Desired trust against live, where it was compared.
+    pub trust: BTreeMap<ObjectName, TrustFacts>,
     /// What could not be read.
     pub gaps: Vec<Gap>,
 }
@@ -117,6 +119,7 @@ impl Snapshot {
             keys: None,
             audit: None,
             target_files: BTreeMap::new(),
+            trust: BTreeMap::new(),
             gaps: Vec::new(),
         }
     }
@@ -156,6 +159,7 @@ impl Snapshot {
         self.accesses.retain(|name, _| name.namespace == *namespace);
         self.targets.clear();
         self.target_files.clear();
+        self.trust.clear();
         self.keys = None;
         if let Some(audit) = &mut self.audit {
             audit.keep_namespace(namespace.as_str());

@@ -155,12 +155,25 @@ impl HubClient {
     /// # Errors
     /// [`HubError`] by the status of the response or the lack of one.
     pub async fn get(&self, path: &str, accept: &'static str) -> Result<Vec<u8>, HubError> {
+        self.get_up_to(path, accept, MAX_ANSWER_BYTES).await
+    }
+
+    /// Sends a GET as [`HubClient::get`] does, and returns a response of up to `limit` bytes.
+    ///
+    /// # Errors
+    /// As [`HubClient::get`].
+    pub async fn get_up_to(
+        &self,
+        path: &str,
+        accept: &'static str,
+        limit: usize,
+    ) -> Result<Vec<u8>, HubError> {
         let request = Request::builder()
             .method(Method::GET)
             .uri(path)
             .header(http::header::ACCEPT, accept)
             .body(Body::empty());
-        self.call_api(request, "GET").await
+        self.call_api(request, "GET", limit).await
     }
 
     /// Sends a GET and parses the response as a JSON object.
@@ -314,7 +327,7 @@ impl HubClient {
         let response = self.send_request(request).await?;
         let status = response.status();
         if !status.is_success() {
-            let body = collect_body(response).await?;
+            let body = collect_body(response, MAX_ANSWER_BYTES).await?;
             return Err(error_of_status(status, &body, self.caller));
         }
         let page = read_page(response, size, act).await;
@@ -452,7 +465,7 @@ impl HubClient {
             .header(http::header::CONTENT_TYPE, content_type)
             .header(http::header::ACCEPT, "application/json")
             .body(Body::from(body.to_vec()));
-        let bytes = self.call_api(request, what).await?;
+        let bytes = self.call_api(request, what, MAX_ANSWER_BYTES).await?;
         serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
     }
 
@@ -460,11 +473,13 @@ impl HubClient {
         &self,
         request: Result<Request<Body>, http::Error>,
         what: &'static str,
+        limit: usize,
     ) -> Result<Vec<u8>, HubError> {
         let request = request.map_err(|_| HubError::Unreadable(what))?;
         // One deadline for the whole call. A per-read timeout would never fire for a server that
         // sends one byte per second.
-        let answered = tokio::time::timeout(CALL_DEADLINE, self.exchange_bytes(request)).await;
+        let answered =
+            tokio::time::timeout(CALL_DEADLINE, self.exchange_bytes(request, limit)).await;
         let (status, bytes) = answered.map_err(|_| deadline_error(what))??;
         if status.is_success() {
             Ok(bytes)
@@ -476,10 +491,11 @@ impl HubClient {
     async fn exchange_bytes(
         &self,
         request: Request<Body>,
+        limit: usize,
     ) -> Result<(StatusCode, Vec<u8>), HubError> {
         let response = self.send_request(request).await?;
         let status = response.status();
-        Ok((status, collect_body(response).await?))
+        Ok((status, collect_body(response, limit).await?))
     }
 
     async fn send_request(&self, request: Request<Body>) -> Result<Response<Body>, HubError> {
@@ -501,12 +517,10 @@ fn page_path(path: &str, size: PageSize, next: Option<&str>) -> String {
     query.finish()
 }
 
-/// Collects a body up to the largest size. A gateway before the hub may have packed it.
-async fn collect_body(response: Response<Body>) -> Result<Vec<u8>, HubError> {
+/// Collects a body up to a limit in bytes. A gateway before the hub may have packed it.
+async fn collect_body(response: Response<Body>, limit: usize) -> Result<Vec<u8>, HubError> {
     let is_packed = gzip::is_packed(response.headers());
-    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
-        .collect()
-        .await;
+    let body = Limited::new(response.into_body(), limit).collect().await;
     let body = body.map_err(|error| {
         if error.is::<LengthLimitError>() {
             HubError::TooLarge
@@ -518,7 +532,7 @@ async fn collect_body(response: Response<Body>) -> Result<Vec<u8>, HubError> {
     if !is_packed {
         return Ok(body.into());
     }
-    gzip::unpack_gzip(&body, MAX_ANSWER_BYTES).map_err(|error| match error {
+    gzip::unpack_gzip(&body, limit).map_err(|error| match error {
         GzipError::TooLong => HubError::TooLarge,
         GzipError::Malformed => not_gzip(),
     })
@@ -622,7 +636,7 @@ mod tests {
             let packed = encoder.finish().unwrap();
             assert!(packed.len() < 100_000);
             let response = Response::builder().header(http::header::CONTENT_ENCODING, "gzip");
-            collect_body(response.body(Body::from(packed)).unwrap())
+            collect_body(response.body(Body::from(packed)).unwrap(), MAX_ANSWER_BYTES)
         };
         assert_eq!(answer(b"{}").await.unwrap(), b"{}");
         let longest = vec![b' '; MAX_ANSWER_BYTES];

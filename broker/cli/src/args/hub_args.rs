@@ -13,7 +13,7 @@ use crate::args::names::keyferry_namespace;
 use crate::command_error::CommandError;
 
 /// Where the hub is.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct HubArgs {
     /// Kubeconfig of the hub [default: KUBECONFIG, ~/.kube/config, then the Pod's ServiceAccount]
     ///

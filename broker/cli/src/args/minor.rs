@@ -6,7 +6,7 @@ use keyferry_kube_authn::{Minor, Release, UnknownMinor};
 use crate::command_error::CommandError;
 
 /// The release of the target.
-#[derive(Args, Clone, Copy)]
+#[derive(Args, Clone, Copy, Default)]
 pub(crate) struct MinorArgs {
     /// The target's Kubernetes release, like 1.33 or v1.33.4 [default: the newest that is known
     /// here]

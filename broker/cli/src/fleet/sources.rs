@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::config::{ObjectSource, Overrides, Policy, ReducedObject};
+use keyferry_api::config::{Configuration, ObjectSource, Overrides, ReducedObject};
 use keyferry_api::name::Namespace;
 use keyferry_client::fleet_reading::{FleetScope, read_fleet};
 use keyferry_client::key_records::{KeyRecordsClient, KeysError};
@@ -21,6 +21,7 @@ use keyferry_hub::ports::HubError;
 use keyferry_platform::config_file;
 use keyferry_platform::regular_file;
 
+use super::drift;
 use crate::args::HubArgs;
 use crate::command_error::CommandError;
 use crate::{keys, local_file, ui};
@@ -108,11 +109,11 @@ async fn read_journal(hub: &HubArgs, snapshot: &mut Snapshot, now: Timestamp) {
     }
 }
 
-/// Reads the policy of a configuration file with the file's path; `None` if the hub has the objects.
-pub(super) fn read_config(path: &Path) -> Result<Option<(String, Policy)>, CommandError> {
+/// Reads a configuration file; `None` if the hub has the objects.
+pub(super) fn read_config(path: &Path) -> Result<Option<Configuration>, CommandError> {
     let configuration = config_file::read_config_file(path, Overrides::of_a_reader())?;
     let is_file = configuration.server.objects != ObjectSource::CustomResources;
-    Ok(is_file.then(|| (path.display().to_string(), configuration.policy)))
+    Ok(is_file.then_some(configuration))
 }
 
 /// Reads the folder of a snapshot. Symbolic links are not followed.
@@ -152,7 +153,9 @@ pub(crate) fn read_folder(folder: &Path) -> Result<Snapshot, CommandError> {
     for warning in &reading.warnings {
         ui::note(&format!("warning: {warning}"));
     }
-    Ok(reading.snapshot)
+    let mut snapshot = reading.snapshot;
+    drift::compare_files(&mut snapshot);
+    Ok(snapshot)
 }
 
 /// Lists the regular files below a folder, by their path in it.

@@ -1,7 +1,7 @@
 //! The facts of a fleet as text: a row for each target, worst first.
 
 use jiff::{SignedDuration, Timestamp};
-use keyferry_fleet::facts::{Answer, Ending, Fleet, Health, Source, TargetFacts};
+use keyferry_fleet::facts::{Answer, Comparison, Ending, Fleet, Health, Source, TargetFacts};
 use keyferry_fleet::gap::Gap;
 
 use crate::ui;
@@ -18,6 +18,9 @@ const HEAD: [&str; 10] = [
     "NEXT END",
     "CAUSE",
 ];
+/// The most targets that are named for one cause.
+const MAX_NAMED_TARGETS: usize = 3;
+const TRUST_HEAD: [&str; 5] = ["TRUST", "FILE", "LOADED FILE", "KEYS", "BEHAVIOUR"];
 /// The most commands that are named below the table.
 const MAX_NEXT_LINES: usize = 20;
 
@@ -33,6 +36,7 @@ pub(super) fn render(fleet: &Fleet) -> String {
         let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
         parts.push(ui::table(&rows));
     }
+    parts.extend(trust_parts(fleet));
     let next = next_lines(fleet);
     if !next.is_empty() {
         parts.push(next.join("\n"));
@@ -146,6 +150,60 @@ fn row(target: &TargetFacts, now: Timestamp) -> Vec<String> {
         target.next_ending.map_or_else(dash, |at| when(at, now)),
         target.cause.to_string(),
     ]
+}
+
+/// How desired trust and live compare, and below it what differs or was not compared.
+fn trust_parts(fleet: &Fleet) -> Vec<String> {
+    let mut rows = vec![TRUST_HEAD.map(str::to_owned).to_vec()];
+    let mut differences = Vec::new();
+    // Many targets may have the same cause, such as a flag that was not given.
+    let mut causes: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for target in &fleet.targets {
+        let (name, Some(trust)) = (target.name.as_str(), &target.trust) else {
+            continue;
+        };
+        let mut cells = vec![name.to_owned()];
+        for (row, comparison) in trust.rows() {
+            cells.push(comparison_text(comparison).to_owned());
+            match comparison {
+                Comparison::Matches => {}
+                Comparison::Differs { differences: all } => differences.extend(
+                    all.iter()
+                        .map(|it| format!("differs: {row} of {name}: {it}")),
+                ),
+                Comparison::NotCompared { why } => {
+                    let known = causes.iter_mut().find(|it| (it.0, it.1) == (row, why));
+                    match known {
+                        Some((.., targets)) => targets.push(name),
+                        None => causes.push((row, why, vec![name])),
+                    }
+                }
+            }
+        }
+        rows.push(cells);
+    }
+    let not_compared = causes.iter().map(|(row, why, targets)| {
+        let more = targets.len().saturating_sub(MAX_NAMED_TARGETS);
+        let named: Vec<&str> = targets.iter().take(MAX_NAMED_TARGETS).copied().collect();
+        let named = named.join(", ");
+        match more {
+            0 => format!("not compared: {row} of {named}: {why}"),
+            more => format!("not compared: {row} of {named} and {more} more: {why}"),
+        }
+    });
+    let lines: Vec<String> = differences.into_iter().chain(not_compared).collect();
+    match rows.len() {
+        1 => Vec::new(),
+        _ => vec![ui::table(&rows), lines.join("\n")],
+    }
+}
+
+fn comparison_text(comparison: &Comparison) -> &'static str {
+    match comparison {
+        Comparison::Matches => "matches",
+        Comparison::Differs { .. } => "differs",
+        Comparison::NotCompared { .. } => "not compared",
+    }
 }
 
 /// A word with a shape, which needs no colour.

@@ -73,7 +73,8 @@ struct Difference {
 #[derive(Debug)]
 pub(super) struct Comparison {
     pub(super) text: String,
-    pub(super) differs: bool,
+    /// One line for each difference.
+    pub(super) differences: Vec<String>,
     /// What was not compared.
     pub(super) notes: Vec<String>,
 }
@@ -112,7 +113,11 @@ pub(super) fn of_file(
 ///
 /// # Errors
 /// [`DiffProblem`].
-fn compare(file: &[u8], expected: &TrustInputs, minor: Minor) -> Result<Comparison, DiffProblem> {
+pub(super) fn compare(
+    file: &[u8],
+    expected: &TrustInputs,
+    minor: Minor,
+) -> Result<Comparison, DiffProblem> {
     let loaded = config::load_configuration(file, minor).map_err(DiffProblem::NotLoaded)?;
     let alone = super::file(&expected.rules.entry(), minor);
     let alone =
@@ -154,17 +159,9 @@ fn compare(file: &[u8], expected: &TrustInputs, minor: Minor) -> Result<Comparis
             });
         }
     };
-    // A file that the target refuses is not what it should be, even if our entry is.
-    let own_issuers: Vec<String> = expected.own_issuer.iter().cloned().collect();
-    if let Err(invalid) = validate_configuration(&loaded.configuration, minor, &own_issuers) {
-        if !invalid.errors.is_empty() {
-            differences.push(format!("refused    by the target: {}", invalid.message()));
-        }
-        let undetermined = invalid.undetermined.first();
-        notes.extend(undetermined.map(|undetermined| format!("of the file: {undetermined}")));
-    }
+    differences.extend(refusal(&loaded, minor, expected, &mut notes));
     let count = differences.len();
-    lines.append(&mut differences);
+    lines.extend_from_slice(&differences);
     for (index, other) in others {
         lines.push(format!(
             "left alone jwt[{index}], the entry of the issuer {:?}",
@@ -178,9 +175,24 @@ fn compare(file: &[u8], expected: &TrustInputs, minor: Minor) -> Result<Comparis
     });
     Ok(Comparison {
         text: lines.join("\n"),
-        differs: count > 0,
+        differences,
         notes,
     })
+}
+
+/// A file that the target refuses is not what it should be, even if our entry is.
+fn refusal(
+    loaded: &Loaded,
+    minor: Minor,
+    expected: &TrustInputs,
+    notes: &mut Vec<String>,
+) -> Option<String> {
+    let own_issuers: Vec<String> = expected.own_issuer.iter().cloned().collect();
+    let invalid = validate_configuration(&loaded.configuration, minor, &own_issuers).err()?;
+    let undetermined = invalid.undetermined.first();
+    notes.extend(undetermined.map(|undetermined| format!("of the file: {undetermined}")));
+    let is_refused = !invalid.errors.is_empty();
+    is_refused.then(|| format!("refused    by the target: {}", invalid.message()))
 }
 
 /// Describes a file that has no entry of our issuer, and an entry whose issuer is nearly ours.

@@ -35,17 +35,17 @@ pub(super) struct TrustInputs {
 
 /// Keyferry's settings and objects, for values that no flag gives.
 #[derive(Debug)]
-pub(super) struct KnownHub {
-    pub(super) configuration: Configuration,
+pub(crate) struct KnownHub {
+    pub(crate) configuration: Configuration,
     /// The target's status, if the objects are on the hub.
-    pub(super) status: Option<TargetClusterStatus>,
+    pub(crate) status: Option<TargetClusterStatus>,
     /// The labels of the hub's namespaces, or why they are unknown.
-    pub(super) namespaces: Result<BTreeMap<Namespace, BTreeMap<String, String>>, UnknownLabels>,
+    pub(crate) namespaces: Result<BTreeMap<Namespace, BTreeMap<String, String>>, UnknownLabels>,
 }
 
 /// Why the labels of the hub's namespaces are unknown.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum UnknownLabels {
+pub(crate) enum UnknownLabels {
     /// The objects are in a configuration file.
     #[error("the hub is not read for objects of a file")]
     OfFile,

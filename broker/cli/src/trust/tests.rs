@@ -54,7 +54,7 @@ fn with_notes(printed: &Printed) -> String {
     format!("{}\nnotes:\n{}", printed.text, printed.notes.join("\n"))
 }
 
-fn ca() -> tempfile::NamedTempFile {
+pub(super) fn ca() -> tempfile::NamedTempFile {
     let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
     parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let pem = parameters

@@ -112,7 +112,7 @@ async fn follow_certificate(plan: &mut Plan, access: &TargetAccess, hub: &HubAcc
 }
 
 /// Reads the CA certificates of a target; `None` for those of the system.
-async fn target_authority(
+pub(crate) async fn target_authority(
     hub: &HubAccess,
     namespace: &Namespace,
     target: &TargetCluster,
@@ -221,7 +221,7 @@ pub async fn from_target(name: &str, source: &ConfigurationSource, hub: &HubAcce
 
 /// Why the Secret of `certSecretRef` or a ClusterTrustBundle gives no CA certificates.
 #[derive(Debug, thiserror::Error)]
-enum SecretAuthorityError {
+pub(crate) enum SecretAuthorityError {
     #[error(transparent)]
     Client(#[from] client::ClientError),
     #[error(transparent)]

@@ -1,10 +1,12 @@
 //! Reads from a target's metrics which AuthenticationConfiguration it has loaded.
 
 use jiff::Timestamp;
+use keyferry_kube_authn::prediction::hash_of;
 
 use crate::doctor::diagnosis::ActiveConfiguration;
 
 const IN_FORCE: &str = "apiserver_authentication_config_controller_last_config_info{";
+const KEY_SET: &str = "apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info{";
 const LAST_RELOAD: &str =
     "apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds{";
 
@@ -37,17 +39,33 @@ pub fn active_configuration(metrics: &str) -> ActiveConfiguration {
     }
 }
 
+/// Returns the hashes of the key sets that the apiserver fetched last for an issuer.
+pub(crate) fn key_set_hashes(metrics: &str, issuer: &str) -> Vec<String> {
+    let of_issuer = format!("jwt_issuer_hash=\"{}\"", hash_of(issuer.as_bytes()));
+    let lines = labels(metrics, KEY_SET).filter(|labels| labels.contains(&of_issuer.as_str()));
+    lines.filter_map(|labels| hash_in(&labels)).collect()
+}
+
 /// Returns the hashes of `last_config_info` from the metrics.
 fn hashes(metrics: &str) -> Vec<String> {
-    let labels = metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix(IN_FORCE)?.split_once('}'))
-        .map(|(labels, _)| labels);
-    // The apiserver's own identity is in another label that ends in the same letters.
-    let values = labels
-        .flat_map(|labels| labels.split(','))
+    labels(metrics, IN_FORCE)
+        .filter_map(|labels| hash_in(&labels))
+        .collect()
+}
+
+/// Returns the labels of each line of a metric.
+fn labels<'a>(metrics: &'a str, metric: &str) -> impl Iterator<Item = Vec<&'a str>> {
+    let lines = metrics.lines();
+    let of_metric = lines.filter_map(move |line| line.strip_prefix(metric)?.split_once('}'));
+    of_metric.map(|(labels, _)| labels.split(',').collect())
+}
+
+/// The hash of a line. The apiserver's own identity is in another label that ends in the same letters.
+fn hash_in(labels: &[&str]) -> Option<String> {
+    let mut values = labels
+        .iter()
         .filter_map(|label| label.strip_prefix("hash=\"")?.strip_suffix('"'));
-    values.map(str::to_owned).collect()
+    values.next().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -60,6 +78,19 @@ mod tests {
             x\napiserver_authentication_config_controller_last_config_info{apiserver_id_hash=\"sha256:aa\",hash=\"sha256:bb\"} 1\nother 2\n";
         assert_eq!(hashes(text), ["sha256:bb"]);
         assert!(hashes("").is_empty());
+    }
+
+    #[test]
+    fn the_key_set_is_that_of_the_issuer() {
+        let line = |issuer: &str, hash: &str| {
+            let issuer = hash_of(issuer.as_bytes());
+            format!(
+                "{KEY_SET}apiserver_id_hash=\"sha256:aa\",hash=\"{hash}\",jwt_issuer_hash=\"{issuer}\"}} 1\n"
+            )
+        };
+        let text = line("https://a", "sha256:bb") + &line("https://b", "sha256:cc");
+        assert_eq!(key_set_hashes(&text, "https://b"), ["sha256:cc"]);
+        assert!(key_set_hashes(&text, "https://c").is_empty());
     }
 
     #[test]

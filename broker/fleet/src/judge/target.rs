@@ -9,9 +9,9 @@ use keyferry_api::status::TargetClusterStatus;
 
 use super::access::{doctor, is_old};
 use super::findings::{Judged, Stated, minute, sorted, time, unknown};
-use super::{Judgement, next_delivered_end};
+use super::{Judgement, TRUST_DIFFERS, next_delivered_end};
 use crate::facts::{
-    AcceptedFacts, AccessFacts, AllowFacts, Answer, AuthorityFacts, Health, TargetFacts,
+    AcceptedFacts, AccessFacts, AllowFacts, Answer, AuthorityFacts, Health, TargetFacts, TrustFacts,
 };
 use crate::object_view::TargetView;
 use crate::snapshot::ReadTarget;
@@ -44,6 +44,8 @@ impl Judgement<'_> {
         let reachable = self.reachable(view, status, users, accepted);
         let mut findings = self.own_findings(name, read, users, &authority);
         findings.extend(findings_of_accesses(users));
+        let trust = self.snapshot.trust.get(name);
+        findings.extend(trust.and_then(|trust| trust_finding(name, trust)));
         let findings = sorted(findings);
         let worst = findings
             .iter()
@@ -82,7 +84,7 @@ impl Judgement<'_> {
             next_command: worst.and_then(|it| it.next.clone()),
             findings: findings.into_iter().map(|it| it.finding).collect(),
             allow: allow_facts(read),
-            trust: None,
+            trust: trust.cloned(),
         }
     }
 
@@ -488,6 +490,19 @@ fn why_unproven(
         _ => "no token was accepted when it was last asked",
     };
     why.to_owned()
+}
+
+/// Whether the target differs from what it should be. One that treats tokens otherwise is broken;
+/// one whose file or keys are others may work, and is not what policy says.
+fn trust_finding(name: &ObjectName, trust: &TrustFacts) -> Option<Judged> {
+    let (row, _) = trust.rows().into_iter().find(|(_, row)| row.differs())?;
+    let health = match trust.behaviour.differs() {
+        true => Health::Broken,
+        false => Health::Attention,
+    };
+    let cause = format!("its {row} differs from what it should be");
+    let next = format!("keyferry trust {name} --diff FILE");
+    Some(Judged::new(health, "Trust", TRUST_DIFFERS, cause).with_next(next))
 }
 
 fn tenant_count(users: &[&AccessFacts]) -> usize {

@@ -39,8 +39,9 @@ pub(super) fn rehearse_discovery_change(scene: &Scene<'_>) -> Draft {
                 access: None,
                 target: Some(target.name.clone()),
                 reason: "DiscoveryUntrusted",
-                why: "its file differs from what it has to trust; it refuses every token from its \
-                      next restart on, and tokens of a new key from the next rotation on"
+                why: "its file differs from what it has to trust; without the new CA, it refuses \
+                      every token from its next restart on, and tokens of a new key from the next \
+                      rotation on"
                     .to_owned(),
             },
             None,

@@ -13,7 +13,7 @@ pub(super) enum Meaning {
         to: Option<String>,
         subjects: BTreeSet<String>,
     },
-    /// Anything else, with one blank between two words, and none beside a bracket or a comma.
+    /// Anything else, with one blank between two words, and none beside a bracket or an operator.
     Text(String),
 }
 
@@ -80,7 +80,8 @@ fn normal(expression: &str) -> String {
     {
         return expression.to_owned();
     }
-    let is_bracket = |character: char| "()[]{},".contains(character);
+    // Not the slash: two of them begin a comment.
+    let is_operator = |character: char| "()[]{},<>=!&|+-*%?:.".contains(character);
     let mut out = String::with_capacity(expression.len());
     let mut quote = None;
     let mut blank = false;
@@ -96,7 +97,7 @@ fn normal(expression: &str) -> String {
             blank = true;
             continue;
         }
-        let beside = is_bracket(character) || out.chars().next_back().is_some_and(is_bracket);
+        let beside = is_operator(character) || out.chars().next_back().is_some_and(is_operator);
         if std::mem::take(&mut blank) && !beside {
             out.push(' ');
         }
@@ -107,15 +108,15 @@ fn normal(expression: &str) -> String {
 }
 
 /// Returns the range and the subjects of a normal expression
-/// `claims.sub < 'a' || claims.sub >= 'b' || claims.sub in['a']`, of whose bounds one may be
+/// `claims.sub<'a'||claims.sub>='b'||claims.sub in['a']`, of whose bounds one may be
 /// missing.
 fn subject_range(text: &str) -> Option<Meaning> {
     let bound = |text: &str, comparison: &str| -> Option<String> {
-        let literal = text.strip_prefix("claims.sub ")?.strip_prefix(comparison)?;
-        let inside = literal.strip_prefix(" '")?.strip_suffix('\'')?;
+        let literal = text.strip_prefix("claims.sub")?.strip_prefix(comparison)?;
+        let inside = literal.strip_prefix('\'')?.strip_suffix('\'')?;
         (!inside.contains(['\'', '\\'])).then(|| inside.to_owned())
     };
-    let mut parts: Vec<&str> = text.split(" || ").collect();
+    let mut parts: Vec<&str> = text.split("||").collect();
     let subjects = subjects(parts.pop()?)?;
     let (from, to) = match parts.as_slice() {
         [from, to] => (Some(bound(from, "<")?), Some(bound(to, ">=")?)),
@@ -157,6 +158,8 @@ mod tests {
             " claims.exp - claims.iat <= 3600\n"
         ));
         assert!(same("f( a,\n b )", "f(a, b)"));
+        assert!(same("a==1&&b . c<-2", "a == 1 && b.c < -2"));
+        assert!(!same("a / / b", "a // b"));
         assert!(!same("claims.hd == 'a b'", "claims.hd == 'a  b'"));
         assert!(!same("claims.hd == 'a( b'", "claims.hd == 'a(b'"));
         assert!(!same("a in b", "ain b"));

@@ -1,0 +1,246 @@
+//! One folder with every mistake: each target has its own row, with its own error.
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use clap::Parser;
+use http::StatusCode;
+use keyferry_api::config::ReducedObject;
+use keyferry_fleet::facts::Source;
+use keyferry_fleet::judge::{Verdict, judge};
+use keyferry_integration::https::HttpsServer;
+use keyferry_integration::pki::TestCa;
+use keyferry_kube_authn::prediction::hash_of;
+use serde_json::{Value, json};
+
+use super::super::{exit_code, table};
+use super::*;
+
+const ISSUER: &str = "https://hub.test";
+const KEYS: &str = r#"{"keys":[]}"#;
+const TARGETS: [&str; 14] = [
+    "absent",
+    "broken",
+    "command",
+    "cut",
+    "forbidden",
+    "healthy",
+    "none",
+    "old",
+    "other-file",
+    "other-keys",
+    "refused",
+    "selected",
+    "silent",
+    "unfinished",
+];
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: FleetArgs,
+}
+
+fn now() -> Timestamp {
+    "2026-11-29T12:00:00Z".parse().unwrap()
+}
+
+fn target(name: &str, documents: &str, authority: &str) -> Value {
+    let allow = match name {
+        "selected" => {
+            json!([{ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "tenant-a" } },
+                               "serviceAccounts": ["reconciler"], "deliveries": ["HTTP"] }])
+        }
+        _ => {
+            json!([{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"], "deliveries": ["HTTP"] }])
+        }
+    };
+    json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+        "metadata": { "name": name, "uid": name, "resourceVersion": "7", "generation": 1,
+                      "creationTimestamp": "2026-01-01T00:00:00Z" },
+        "spec": { "address": format!("https://{name}.test:6443"), "audience": format!("https://{name}.test"),
+                  "issuer": "Hub", "allow": allow },
+        "status": { "observedGeneration": if name == "unfinished" { 0 } else { 1 }, "issuer": ISSUER,
+                    "usernamePrefix": "hub:", "discoveryURL": documents,
+                    "discoveryCertificateAuthority": authority,
+                    "clusterResourceNamespace": "keyferry-system", "conditions": [] },
+    })
+}
+
+/// The metrics of a target that has loaded this file and these keys.
+fn metrics(file: &str, keys: &str) -> String {
+    let (file, keys) = (hash_of(file.as_bytes()), hash_of(keys.as_bytes()));
+    let issuer = hash_of(ISSUER.as_bytes());
+    format!(
+        "apiserver_authentication_config_controller_last_config_info{{apiserver_id_hash=\"sha256:a\",hash=\"{file}\"}} 1\n\
+         apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info{{apiserver_id_hash=\"sha256:a\",hash=\"{keys}\",jwt_issuer_hash=\"{issuer}\"}} 1\n"
+    )
+}
+
+fn response_of(path: &str, host: &str, file: &str) -> Response {
+    let text = match path {
+        "/.well-known/openid-configuration" => {
+            json!({ "issuer": ISSUER, "jwks_uri": format!("https://{host}/keys") }).to_string()
+        }
+        "/keys" => KEYS.to_owned(),
+        "/old/version" => json!({ "gitVersion": "v1.33.1" }).to_string(),
+        "/refused/metrics" => return StatusCode::UNAUTHORIZED.into_response(),
+        "/forbidden/metrics" => return StatusCode::FORBIDDEN.into_response(),
+        "/absent/metrics" | "/old/metrics" => "up 1\n".to_owned(),
+        "/other-file/metrics" => metrics("another file", KEYS),
+        "/other-keys/metrics" => metrics(file, "other keys"),
+        path if path.ends_with("/metrics") => metrics(file, KEYS),
+        _ => json!({ "gitVersion": "v1.37.0" }).to_string(),
+    };
+    text.into_response()
+}
+
+/// A server of documents and metrics, and a snapshot with targets that it stands for.
+struct Stage {
+    server: HttpsServer,
+    authority: String,
+    folder: tempfile::TempDir,
+    snapshot: Snapshot,
+}
+
+impl Stage {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = TestCa::create("drift", folder.path()).unwrap();
+        let certificate = ca.serving("targets", &[]).unwrap();
+        let file = std::sync::Arc::new(std::sync::OnceLock::<String>::new());
+        let known = std::sync::Arc::clone(&file);
+        let routes = Router::new().fallback(async move |request: Request| {
+            // HTTP/2 has it in the URI.
+            let authority = request.uri().authority().map(ToString::to_string);
+            let header = request
+                .headers()
+                .get("host")
+                .map(|it| it.to_str().unwrap().to_owned());
+            let host = authority.or(header).unwrap();
+            response_of(request.uri().path(), &host, known.get().unwrap())
+        });
+        let server = HttpsServer::start(&certificate, routes).await.unwrap();
+        let documents = format!("{}/.well-known/openid-configuration", server.url());
+        let mut snapshot = Snapshot::new(Source::Generated { seed: 1 }, now());
+        for name in TARGETS {
+            let object = ReducedObject::of(&target(name, &documents, ca.cert_pem()));
+            snapshot.add_object(&object);
+        }
+        let read = &snapshot.targets[&ObjectName::new("healthy").unwrap()];
+        let desires = Desires::of_files(None);
+        let desired = desires.desired_trust(&read.spec.as_ref().unwrap().name, read);
+        let desired = desired.unwrap_or_else(|why| panic!("{why:?}"));
+        file.set(desired.file(Minor::V1_37)).unwrap();
+        Self {
+            server,
+            authority: ca.cert_pem().to_owned(),
+            folder,
+            snapshot,
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let folder = self.folder.path().join("targets");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+
+    fn kubeconfig(&self, server: &str, user: &Value) -> String {
+        use base64::Engine;
+        let authority = base64::engine::general_purpose::STANDARD.encode(&self.authority);
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster": { "server": server, "certificate-authority-data": authority } }],
+            "users": [{ "name": "u", "user": user }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        })
+        .to_string()
+    }
+
+    async fn compare(&mut self) -> Result<(), CommandError> {
+        let folder = self.folder.path().join("targets");
+        let line = format!(
+            "fleet --snapshot=x --allow-target-cidr=127.0.0.0/8 --target-kubeconfigs={}",
+            folder.display()
+        );
+        let args = Line::try_parse_from(line.split(' ')).unwrap().args;
+        let desires = Desires::of_files(None);
+        compare_live(&args, &folder, &mut self.snapshot, desires, now()).await
+    }
+}
+
+#[tokio::test]
+async fn each_bad_target_has_its_own_row() {
+    let mut stage = Stage::start().await;
+    let user = json!({ "token": "secret-token" });
+    for name in TARGETS {
+        let server = match name {
+            "none" => continue,
+            "silent" => "https://127.0.0.1:1".to_owned(),
+            _ => format!("{}/{name}", stage.server.url()),
+        };
+        let text = match name {
+            "broken" => "clusters: [".to_owned(),
+            "command" => {
+                let exec = json!({ "exec": { "apiVersion": "client.authentication.k8s.io/v1",
+                                             "command": "/bin/false", "interactiveMode": "Never" } });
+                stage.kubeconfig(&server, &exec)
+            }
+            _ => stage.kubeconfig(&server, &user),
+        };
+        let ending = ["", ".yaml", ".kubeconfig"][name.len() % 3];
+        stage.write(&format!("{name}{ending}"), &text);
+    }
+    stage.write("ghost.yaml", "of no target");
+    stage.write(
+        "cut.authentication.yaml",
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: Auth",
+    );
+    stage.compare().await.unwrap();
+    let fleet = judge(&stage.snapshot, now());
+    let text = table::render(&fleet);
+    let (_, trust) = text.split_once("TRUST ").unwrap();
+    let port = stage.server.url();
+    let trust = trust
+        .replace(&port, "https://SERVER")
+        .replace(&stage.folder.path().display().to_string(), "FOLDER");
+    // The file has a new CA in each run.
+    let hash = regex::Regex::new("sha256:[0-9a-f]{64}").unwrap();
+    insta::assert_snapshot!("bad-targets", hash.replace_all(&trust, "sha256:HASH"));
+    assert_eq!(exit_code(fleet.verdict()), 1);
+    let document = serde_json::to_string(&fleet).unwrap();
+    assert!(!document.contains("secret-token"));
+}
+
+#[tokio::test]
+async fn what_could_not_be_asked_is_undetermined() {
+    let mut stage = Stage::start().await;
+    stage
+        .snapshot
+        .targets
+        .retain(|name, _| name.as_str() == "silent");
+    stage.write(
+        "silent",
+        &stage.kubeconfig("https://127.0.0.1:1", &json!({ "token": "t" })),
+    );
+    stage.compare().await.unwrap();
+    assert_eq!(
+        judge(&stage.snapshot, now()).verdict(),
+        Verdict::Undetermined
+    );
+    std::fs::remove_dir_all(stage.folder.path().join("targets")).unwrap();
+    let error = stage.compare().await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("reading the folder of --target-kubeconfigs"),
+        "{error}"
+    );
+}
+
+#[test]
+fn flags_that_contradict_are_refused() {
+    for line in ["fleet --prove", "fleet --target-kubeconfigs=x -n tenant-a"] {
+        assert!(Line::try_parse_from(line.split(' ')).is_err(), "{line}");
+    }
+}
