@@ -140,14 +140,14 @@ enum Command {
     CanI(Box<can_i::CanIArgs>),
     /// List who can do something at a target, and by which way.
     ///
-    /// From a snapshot of the hub and its targets. It works without a cluster and without a
+    /// From the hub, read with your rights, or from a snapshot, without a cluster and without a
     /// network.
-    WhoCan(who_can::WhoCanArgs),
+    WhoCan(Box<who_can::WhoCanArgs>),
     /// List the targets that a subject of the hub reaches, and by which way.
     ///
-    /// From a snapshot of the hub and its targets. It works without a cluster and without a
+    /// From the hub, read with your rights, or from a snapshot, without a cluster and without a
     /// network.
-    Reach(who_can::ReachArgs),
+    Reach(Box<who_can::ReachArgs>),
     /// Write the hub's discovery documents as files.
     ///
     /// For a bucket or a plain web server.
@@ -311,8 +311,6 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Verify(args) => Some(verify::run(args)),
         Command::Inspect(args) => Some(inspect::run(args)),
         Command::Lint(args) => Some(lint::run(args)),
-        Command::WhoCan(args) => Some(who_can::run(args)),
-        Command::Reach(args) => Some(who_can::run_reach(args)),
         Command::Explain(args) => Some(explain::run(args)),
         Command::Crds(args) => Some(crds::run(args)),
         Command::Inputs(args) => Some(inputs::run(args)),
@@ -331,6 +329,8 @@ async fn online(command: Command) -> ExitCode {
         Command::Revoke(args) => revoke::run(args).await,
         Command::Rehearse(args) => rehearse::run(*args).await,
         Command::Targets(args) => targets::run(args).await,
+        Command::WhoCan(args) => who_can::run(*args).await,
+        Command::Reach(args) => who_can::run_reach(*args).await,
         Command::Fleet(args) => fleet::run(*args).await,
         Command::Snapshot(args) => fleet::run_snapshot(args).await,
         Command::RuntimeInfo(args) => runtime_info::run(args).await,

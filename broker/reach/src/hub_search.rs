@@ -200,6 +200,13 @@ impl<'w> HubSearch<'w> {
         self.read_secrets(&granted, &mut edges);
         self.impersonate(&granted, &mut edges);
         self.other_doors(&granted, &mut edges);
+        if let Some(doubt) = self.world.hub.distrusted.get(actor) {
+            for edge in &mut edges {
+                edge.doubts = edge.doubts.iter().chain([doubt]).cloned().collect();
+            }
+            let all = Edge::doubtful(Reached::Anything, Vec::new(), doubt.clone());
+            edges.push(all);
+        }
         edges
     }
 

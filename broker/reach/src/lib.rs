@@ -25,6 +25,7 @@ mod keyferry_mint;
 mod list;
 pub mod report;
 mod right;
+pub mod sample;
 mod subject;
 mod target_rights;
 mod target_tokens;

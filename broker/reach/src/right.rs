@@ -250,6 +250,20 @@ static REQUESTS: LazyLock<Vec<(u64, Vec<Attributes>)>> = LazyLock::new(|| {
         .collect()
 });
 
+/// Every request that opens a door, without a namespace and a name.
+pub(crate) fn door_requests() -> impl Iterator<Item = &'static Attributes> {
+    REQUESTS.iter().flat_map(|(_, requests)| requests)
+}
+
+/// The same request about objects of a namespace, or about one of a name.
+pub(crate) fn request_about(request: &Attributes, namespace: &str, name: &str) -> Attributes {
+    let mut request = named(request, name);
+    if let RequestTarget::Resource(resource) = &mut request.target {
+        namespace.clone_into(&mut resource.namespace);
+    }
+    request
+}
+
 /// A set of rights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RightSet(u64);

@@ -15,6 +15,8 @@ use serde_json::Value;
 
 pub use self::object::{Pod, Secret};
 pub use self::snapshot::{MAX_SNAPSHOT_BYTES, SnapshotError, SnapshotNote};
+use crate::actor::Actor;
+use crate::doubt::Doubt;
 use crate::list::{ListKind, Lists};
 use crate::way::Removal;
 
@@ -53,6 +55,8 @@ pub struct Hub {
     pub(crate) pairs: Option<Arc<BTreeMap<String, BTreeSet<String>>>>,
     pub(crate) admission: Arc<BTreeMap<(ListKind, String), Value>>,
     pub(crate) definitions: Arc<BTreeSet<String>>,
+    /// The users about whom the hub itself says something else than its RBAC.
+    pub(crate) distrusted: BTreeMap<Actor, Doubt>,
 }
 
 /// What was read of a target.
@@ -108,6 +112,7 @@ impl World {
                 pairs: None,
                 admission: Arc::default(),
                 definitions: Arc::default(),
+                distrusted: BTreeMap::new(),
             },
             targets: BTreeMap::new(),
         }
