@@ -113,6 +113,9 @@ enum ReachFormat {
     Json,
     /// The same document as YAML.
     Yaml,
+    /// One HTML file with the ways, to send or to print.
+    #[cfg(feature = "view")]
+    Html,
 }
 
 /// Prints who can; returns the exit code.
@@ -230,6 +233,8 @@ fn print_report(report: &Report, format: ReachFormat, code: u8) -> ExitCode {
     match format {
         ReachFormat::Tree => ui::finish_with(&text::tree(report), code),
         ReachFormat::Table => ui::finish_with(&text::table(report), code),
+        #[cfg(feature = "view")]
+        ReachFormat::Html => ui::finish_with(&keyferry_pages::reach_file(report), code),
         ReachFormat::Json => ui::finish_document(report, DocumentFormat::Json, code.into()),
         ReachFormat::Yaml => ui::finish_document(report, DocumentFormat::Yaml, code.into()),
     }

@@ -340,8 +340,8 @@ fn seconds(duration: Duration) -> i64 {
 
 /// The hub's objects as they were read. What may exist counts as existing; its doubt is noted
 /// elsewhere.
-struct View<'w> {
-    hub: &'w Hub,
+pub(crate) struct View<'w> {
+    pub(crate) hub: &'w Hub,
 }
 
 impl HubView for View<'_> {

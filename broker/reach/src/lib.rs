@@ -11,6 +11,7 @@
 //! object in a list that was not read whole.
 
 mod accounts;
+mod act;
 mod actor;
 pub mod answer;
 mod cluster_rights;

@@ -183,6 +183,20 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What the comparison with the hub showed.
+    pub fn checked_words(&self) -> String {
+        match (self.checked, &self.not_checked) {
+            (Some(all), _) => {
+                let agree = all.saturating_sub(self.disagreements.len());
+                format!("{agree} of {all} sampled cells agree with the hub")
+            }
+            (None, Some(why)) => format!("not checked: {why}"),
+            (None, None) => "not checked against a live cluster".to_owned(),
+        }
+    }
+}
+
 fn reported(answer: &Answer) -> ReportedAnswer {
     let mut reported = ReportedAnswer {
         kind: answer.subject.kind(),

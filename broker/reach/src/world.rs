@@ -15,6 +15,7 @@ use serde_json::Value;
 
 pub use self::object::{Pod, Secret};
 pub use self::snapshot::{MAX_SNAPSHOT_BYTES, SnapshotError, SnapshotNote};
+use crate::act::ActNames;
 use crate::actor::Actor;
 use crate::doubt::Doubt;
 use crate::list::{ListKind, Lists};
@@ -50,13 +51,17 @@ pub struct Hub {
     pub(crate) namespaces: Arc<BTreeMap<String, Arc<BTreeMap<String, String>>>>,
     pub(crate) pods: Arc<Vec<Pod>>,
     pub(crate) secrets: Arc<BTreeMap<(String, String), Secret>>,
-    stored: Arc<StoredObjects>,
+    pub(crate) stored: Arc<StoredObjects>,
     removed_accesses: BTreeSet<AccessName>,
     pub(crate) pairs: Option<Arc<BTreeMap<String, BTreeSet<String>>>>,
     pub(crate) admission: Arc<BTreeMap<(ListKind, String), Value>>,
     pub(crate) definitions: Arc<BTreeSet<String>>,
     /// The users about whom the hub itself says something else than its RBAC.
     pub(crate) distrusted: BTreeMap<Actor, Doubt>,
+    /// The names of admission policies and bindings that acts take away.
+    pub(crate) taken_policies: Vec<ActNames>,
+    /// The targets to whose `allow[]` acts add.
+    pub(crate) opened_targets: Vec<ActNames>,
 }
 
 /// What was read of a target.
@@ -113,6 +118,8 @@ impl World {
                 admission: Arc::default(),
                 definitions: Arc::default(),
                 distrusted: BTreeMap::new(),
+                taken_policies: Vec::new(),
+                opened_targets: Vec::new(),
             },
             targets: BTreeMap::new(),
         }
@@ -238,6 +245,7 @@ impl Hub {
         policy
             .accesses
             .retain(|name, _| !self.removed_accesses.contains(name));
+        self.open_targets(&mut policy);
         policy
     }
 

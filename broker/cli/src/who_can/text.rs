@@ -50,21 +50,9 @@ pub(super) fn tree(report: &Report) -> String {
             .collect::<Vec<_>>()
             .join(", "),
         report.doors,
-        checked_words(report)
+        report.checked_words()
     ));
     lines.join("\n")
-}
-
-/// What the comparison with the hub showed.
-fn checked_words(report: &Report) -> String {
-    match (report.checked, &report.not_checked) {
-        (Some(all), _) => {
-            let agree = all.saturating_sub(report.disagreements.len());
-            format!("{agree} of {all} sampled cells agree with the hub")
-        }
-        (None, Some(why)) => format!("not checked: {why}"),
-        (None, None) => "not checked against a live cluster".to_owned(),
-    }
 }
 
 fn sentence(counts: &TargetCounts, answers: &[&ReportedAnswer]) -> String {

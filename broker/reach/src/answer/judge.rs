@@ -10,6 +10,7 @@ use super::Question;
 use super::arrival::{Arrival, Arrivals};
 use super::verdict::{Verdict, Way};
 use crate::accounts::AccountSet;
+use crate::act::Act;
 use crate::actor::Actor;
 use crate::cut::smallest_meeting_set;
 use crate::doubt::Doubt;
@@ -19,6 +20,8 @@ use crate::list::ListKind;
 use crate::subject::Subject;
 use crate::target_rights::{RightAnswer, named};
 use crate::target_tokens::{Outcome, TargetTokens};
+use crate::way::Hop;
+use keyferry_api::name::ObjectName;
 
 /// How many ways an answer keeps.
 const MAX_WAYS: usize = 16;
@@ -104,7 +107,7 @@ impl<'a, 'w> Judge<'a, 'w> {
 
     /// The verdicts about a subject. Targets about which nothing speaks for a yes are left out,
     /// unless the question is thorough.
-    pub(crate) fn verdicts(&self, subject: &Subject) -> Vec<(&TargetTokens<'w>, Verdict)> {
+    pub(crate) fn judge_subject(&self, subject: &Subject) -> JudgedSubject {
         let closure = self.search.closure(subject);
         let actor = Actor::of_subject(subject);
         let is_superuser = self.search.rights.granted(&actor).is_superuser();
@@ -120,9 +123,12 @@ impl<'a, 'w> Judge<'a, 'w> {
         let judged = indexes.into_iter().filter_map(|index| {
             let target = self.targets.get(index)?;
             let verdict = self.judge(index, target, &closure, &direct, &anything);
-            Some((target, verdict))
+            Some((target.name.clone(), verdict))
         });
-        judged.collect()
+        JudgedSubject {
+            verdicts: judged.collect(),
+            acts: SubjectActs::of(&closure),
+        }
     }
 
     /// The targets for which the subject may have a token.
@@ -138,7 +144,7 @@ impl<'a, 'w> Judge<'a, 'w> {
                     let delivered = self.search.delivered.get(*index);
                     delivered.map(|it| it.account).into_iter().collect()
                 }
-                Node::Actor(_) | Node::Anything => continue,
+                Node::Actor(_) | Node::Act(_) | Node::Anything => continue,
             };
             has_tokens = true;
             for account in accounts {
@@ -302,6 +308,68 @@ impl<'a, 'w> Judge<'a, 'w> {
         let mut memo = self.rights.borrow_mut();
         memo.insert(key, Rc::clone(&answer));
         Some(answer)
+    }
+}
+
+/// The verdicts about a subject, and what it can change.
+pub(crate) struct JudgedSubject {
+    pub(crate) verdicts: BTreeMap<ObjectName, Verdict>,
+    pub(crate) acts: SubjectActs,
+}
+
+/// The acts of a subject, with the steps to them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SubjectActs {
+    pub(crate) acts: BTreeSet<Act>,
+    hops: Vec<Hop>,
+    pub(crate) doubts: BTreeSet<Doubt>,
+}
+
+impl SubjectActs {
+    fn of(closure: &Closure) -> Self {
+        let mut acts = Self::default();
+        for node in closure.nodes() {
+            let Node::Act(act) = node else { continue };
+            let (hops, doubts) = closure.way_to(node);
+            acts.acts.insert(act.clone());
+            acts.hops.extend(hops);
+            acts.doubts.extend(doubts);
+        }
+        acts.hops.sort();
+        acts.hops.dedup();
+        acts
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        self.acts.extend(more.acts);
+        self.hops.extend(more.hops);
+        self.hops.sort();
+        self.hops.dedup();
+        self.doubts.extend(more.doubts);
+    }
+
+    /// The verdict that holds now, from the one in the world after the acts.
+    pub(crate) fn verdict_before(&self, after: Verdict) -> Verdict {
+        let Verdict::Yes { mut ways, has_more } = after else {
+            return after;
+        };
+        if !self.doubts.is_empty() {
+            return Verdict::Undetermined {
+                doubts: self.doubts.clone(),
+            };
+        }
+        for way in &mut ways {
+            way.hub.splice(0..0, self.hops.iter().cloned());
+        }
+        Verdict::Yes { ways, has_more }
+    }
+
+    /// Nothing decides what the acts open.
+    pub(crate) fn undecided(&self) -> Verdict {
+        let door = self.hops.iter().find_map(|hop| hop.door).unwrap_or(9);
+        Verdict::Undetermined {
+            doubts: BTreeSet::from([Doubt::door(door, &self.hops)]),
+        }
     }
 }
 
