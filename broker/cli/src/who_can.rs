@@ -177,7 +177,8 @@ fn request(args: &WhoCanArgs) -> Result<Attributes, CommandError> {
 async fn print_answers(args: &SnapshotArgs, question: &Question) -> ExitCode {
     match report_answers(args, question).await {
         Ok((report, code)) => print_report(&report, args.output, code),
-        Err(error) => ui::command_misused(&error),
+        Err(error) if args.snapshot.is_some() => ui::command_misused(&error),
+        Err(error) => ui::command_failed(&error),
     }
 }
 

@@ -107,8 +107,8 @@ fn way_table(report: &Report) -> Markup {
             tr {
                 th scope="row" { (subject(answer)) }
                 (cell(columns[1], steps(&way.hub)))
-                (cell(columns[2], &answer.target))
-                (cell(columns[3], &way.user))
+                (cell(columns[2], html! { (answer.target) }))
+                (cell(columns[3], html! { (way.user) }))
                 (cell(columns[4], steps(&way.target)))
             }
         }
@@ -165,8 +165,8 @@ fn undecided_table(report: &Report) -> Markup {
             @for fact in &answer.undecided {
                 tr {
                     th scope="row" { (subject(answer)) }
-                    (cell(columns[1], &answer.target))
-                    (cell(columns[2], &fact.description))
+                    (cell(columns[1], html! { (answer.target) }))
+                    (cell(columns[2], html! { (fact.description) }))
                     (cell(columns[3], html! { code { (fact.decide) } }))
                 }
             }
@@ -175,7 +175,7 @@ fn undecided_table(report: &Report) -> Markup {
             tr {
                 th scope="row" { "other subjects" }
                 (cell(columns[1], "each"))
-                (cell(columns[2], &fact.description))
+                (cell(columns[2], html! { (fact.description) }))
                 (cell(columns[3], html! { code { (fact.decide) } }))
             }
         }
@@ -199,8 +199,8 @@ fn miss_table(report: &Report) -> Markup {
         @for (answer, miss) in misses.iter().take(MAX_ROWS) {
             tr {
                 th scope="row" { (subject(answer)) }
-                (cell(columns[1], &answer.target))
-                (cell(columns[2], miss))
+                (cell(columns[1], html! { (answer.target) }))
+                (cell(columns[2], html! { (miss) }))
             }
         }
     };

@@ -18,6 +18,17 @@ use crate::world::{Hub, Secret, World};
 /// How many TargetAccesses a subject may write in the world after its acts.
 const MAX_WRITTEN_ACCESSES: usize = 2_000;
 
+/// The deliveries that give a token.
+const TOKEN_DELIVERIES: [DeliveryType; 7] = [
+    DeliveryType::ArgoCDSecret,
+    DeliveryType::ClusterAPISecret,
+    DeliveryType::ClusterProfile,
+    DeliveryType::Exec,
+    DeliveryType::FluxConfigMap,
+    DeliveryType::HTTP,
+    DeliveryType::KubeConfigSecret,
+];
+
 /// Names, or all without them.
 pub(crate) type ActNames = Option<BTreeSet<String>>;
 
@@ -112,11 +123,7 @@ impl Hub {
             let rule = AllowRule {
                 namespaces: NamespaceRule::Named(BTreeSet::from([access.name.namespace.clone()])),
                 service_accounts: BTreeSet::from([access.service_account.clone()]),
-                deliveries: BTreeSet::from([
-                    DeliveryType::HTTP,
-                    DeliveryType::Exec,
-                    DeliveryType::KubeConfigSecret,
-                ]),
+                deliveries: BTreeSet::from(TOKEN_DELIVERIES),
             };
             rules.entry(access.target.clone()).or_default().push(rule);
         }
@@ -159,7 +166,7 @@ impl Hub {
 
     /// Adds a TargetAccess, and the Secret that it delivers.
     fn write_access(&mut self, number: usize, target: &ObjectName, namespace: &str, account: &str) {
-        let name = format!("written-{number}");
+        let name = format!("new-{number}");
         let object = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
             "metadata": {
@@ -176,11 +183,10 @@ impl Hub {
         });
         if let Some((key, access)) = StoredAccess::read(&object) {
             Arc::make_mut(&mut self.stored).accesses.insert(key, access);
-            let secret = Secret {
-                access: Some(name.clone()),
-                ..Secret::default()
-            };
-            Arc::make_mut(&mut self.secrets).insert((namespace.to_owned(), name), secret);
+            // Without keyferry-author, Keyferry delivers nothing as long as it notices. So the
+            // Secret is in doubt, as one that no TargetAccess controls is.
+            let secrets = Arc::make_mut(&mut self.secrets);
+            secrets.insert((namespace.to_owned(), name), Secret::default());
         }
     }
 
@@ -197,8 +203,11 @@ impl Hub {
                 continue;
             };
             let view = View { hub: self };
-            let kind = DeliveryType::HTTP;
-            if authorise_request(&policy, &view, &Requester::Operator, &access.name, kind).is_ok() {
+            let is_allowed = TOKEN_DELIVERIES.into_iter().any(|kind| {
+                let name = &access.name;
+                authorise_request(&policy, &view, &Requester::Operator, name, kind).is_ok()
+            });
+            if is_allowed {
                 let account = format!("{}/{}", access.name.namespace, access.service_account);
                 let listed = Arc::make_mut(&mut pairs);
                 let listed = listed.entry(target.audience.to_string()).or_default();

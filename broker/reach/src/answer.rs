@@ -163,20 +163,20 @@ fn judge_subjects(
         };
         let policy = after.hub.policy();
         let search = HubSearch::new(&after, &policy);
-        let judge = Judge::new(&search, question);
+        let later = Judge::new(&search, question);
         for (subject, mut acts) in group {
-            let judged = judge.judge_subject(&subject);
+            let judged = later.judge_subject(&subject);
             for (target, verdict) in judged.verdicts {
                 replace(
                     &mut verdicts,
                     &subject,
                     &target,
-                    acts.verdict_before(verdict),
+                    acts.verdict_before(verdict, judge.policy()),
                 );
             }
-            let before = acts.acts.len();
+            let known = acts.acts.len();
             acts.add(judged.acts);
-            if acts.acts.len() > before {
+            if acts.acts.len() > known {
                 wait(&mut waiting, &subject, acts);
             }
         }

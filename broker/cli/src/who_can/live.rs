@@ -25,6 +25,8 @@ use crate::ui;
 
 /// Objects per page of a list.
 const PAGE_OBJECTS: u32 = 500;
+/// How many objects of one list are kept.
+const MAX_OBJECTS: usize = 300_000;
 /// How long one list may take, however slowly its pages come.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many pages of metadata one list may have.
@@ -141,7 +143,8 @@ async fn read_target(name: &ObjectName, kubeconfig: PathBuf) -> Option<TargetFil
     let client = match connected.await {
         Ok(client) => client,
         Err(error) => {
-            ui::note(&format!("warning: target {name} was not read: {error}"));
+            let text = format!("warning: target {name} was not read: {error}");
+            ui::note(&ui::plain(&text));
             return None;
         }
     };
@@ -164,6 +167,7 @@ enum ListFault {
     Hub(HubError),
     Object(ObjectError),
     TooSlow,
+    TooMany,
 }
 
 fn note_unread(cluster: &str, kind: ListKind, fault: &ListFault) {
@@ -171,6 +175,7 @@ fn note_unread(cluster: &str, kind: ListKind, fault: &ListFault) {
         ListFault::Hub(error) => error.to_string(),
         ListFault::Object(error) => error.to_string(),
         ListFault::TooSlow => format!("the list took more than {} s", LIST_TIMEOUT.as_secs()),
+        ListFault::TooMany => format!("there are more than {MAX_OBJECTS} objects"),
     };
     let resource = kind.resource();
     ui::note(&ui::plain(&format!(
@@ -186,10 +191,13 @@ async fn read_list(
     mut add: impl FnMut(Value) -> Result<(), ObjectError>,
 ) -> Result<(), ListFault> {
     let path = path_of(kind, namespace);
-    let mut fault = None;
+    let (mut fault, mut objects) = (None, 0_usize);
     let mut keep = |object: Value, secret_type: Option<&str>| {
-        if let Err(error) = add(typed(object, kind, secret_type)) {
-            fault.get_or_insert(error);
+        objects += 1;
+        if objects > MAX_OBJECTS {
+            fault.get_or_insert(ListFault::TooMany);
+        } else if let Err(error) = add(typed(object, kind, secret_type)) {
+            fault.get_or_insert(ListFault::Object(error));
         }
     };
     let reading = async {
@@ -216,7 +224,7 @@ async fn read_list(
         }
     };
     match tokio::time::timeout(LIST_TIMEOUT, reading).await {
-        Ok(Ok(())) => fault.map_or(Ok(()), |error| Err(ListFault::Object(error))),
+        Ok(Ok(())) => fault.map_or(Ok(()), Err),
         Ok(Err(error)) => Err(ListFault::Hub(error)),
         Err(_) => Err(ListFault::TooSlow),
     }

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
+use keyferry_api::config::Policy;
+use keyferry_api::name::ObjectName;
 use keyferry_kube_rbac::Attributes;
 
 use super::Question;
@@ -20,8 +22,7 @@ use crate::list::ListKind;
 use crate::subject::Subject;
 use crate::target_rights::{RightAnswer, named};
 use crate::target_tokens::{Outcome, TargetTokens};
-use crate::way::Hop;
-use keyferry_api::name::ObjectName;
+use crate::way::{Hop, Removal};
 
 /// How many ways an answer keeps.
 const MAX_WAYS: usize = 16;
@@ -70,6 +71,11 @@ impl<'a, 'w> Judge<'a, 'w> {
         };
         judge.index_targets();
         judge
+    }
+
+    /// The policy of its world.
+    pub(crate) fn policy(&self) -> &'w Policy {
+        self.search.policy
     }
 
     fn index_targets(&mut self) {
@@ -348,8 +354,9 @@ impl SubjectActs {
         self.doubts.extend(more.doubts);
     }
 
-    /// The verdict that holds now, from the one in the world after the acts.
-    pub(crate) fn verdict_before(&self, after: Verdict) -> Verdict {
+    /// The verdict that holds now, from the one in the world after the acts. What an act writes is
+    /// not there to be removed.
+    pub(crate) fn verdict_before(&self, after: Verdict, policy: &Policy) -> Verdict {
         let Verdict::Yes { mut ways, has_more } = after else {
             return after;
         };
@@ -359,7 +366,16 @@ impl SubjectActs {
             };
         }
         for way in &mut ways {
-            way.hub.splice(0..0, self.hops.iter().cloned());
+            for hop in &mut way.hub {
+                let is_new = |removal: &Removal| match removal {
+                    Removal::Access(name) => !policy.accesses.contains_key(name),
+                    Removal::Binding(..) => false,
+                };
+                hop.removal = hop.removal.take().filter(|removal| !is_new(removal));
+            }
+            let note = Hop::note("changes the hub with that, and then");
+            let acts = self.hops.iter().cloned().chain([note]);
+            way.hub.splice(0..0, acts);
         }
         Verdict::Yes { ways, has_more }
     }

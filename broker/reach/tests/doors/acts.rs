@@ -5,7 +5,7 @@ use keyferry_reach::Subject;
 use keyferry_reach::answer::{Question, answer_question};
 use keyferry_reach::sample::{SampledCell, sample_cells};
 
-use super::asked::{CORE, line, named, rule, with_right, word};
+use super::asked::{CORE, ask, line, named, rule, with_right, word};
 use super::snapshot::{Snapshot, delete_deployments, now};
 
 const KEYFERRY: &str = "apiGroups: [keyferry.dev]";
@@ -248,7 +248,12 @@ fn acts_open_other_doors_unless_a_policy_stands_in_the_way() {
         if let Some((kind, name)) = taken.split_once(' ') {
             snapshot = snapshot.without(kind, name);
         }
-        let found = line(&snapshot.to_world(), "tenant-a/ci");
+        let world = snapshot.to_world();
+        let found = line(&world, "tenant-a/ci");
+        if expected == "yes" {
+            let answers = ask(&world, Some("tenant-a/ci")).answers;
+            assert!(answers[0].cut.is_some(), "{case} has a cut");
+        }
         lines.push(format!("{case}: {found}"));
         if found.split(':').next().unwrap() != expected {
             lines.push(format!("   ^ EXPECTED {expected}"));
