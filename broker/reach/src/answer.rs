@@ -174,9 +174,9 @@ fn judge_subjects(
                     acts.verdict_before(verdict, judge.policy()),
                 );
             }
-            let known = acts.acts.len();
+            let before = acts.acts.len();
             acts.add(judged.acts);
-            if acts.acts.len() > known {
+            if acts.acts.len() > before {
                 wait(&mut waiting, &subject, acts);
             }
         }

@@ -109,25 +109,8 @@ impl Right {
     fn requests(self) -> Requests {
         match self {
             Self::Mint => &[(&["create"], "", "serviceaccounts/token")],
-            Self::RunPod => &[
-                (&["create"], "", "pods"),
-                (&["create"], "apps", "deployments"),
-                (&["create"], "apps", "statefulsets"),
-                (&["create"], "apps", "daemonsets"),
-                (&["create"], "apps", "replicasets"),
-                (&["create"], "", "replicationcontrollers"),
-                (&["create"], "batch", "jobs"),
-                (&["create"], "batch", "cronjobs"),
-            ],
-            Self::EditWorkload => &[
-                (CHANGE, "apps", "deployments"),
-                (CHANGE, "apps", "statefulsets"),
-                (CHANGE, "apps", "daemonsets"),
-                (CHANGE, "apps", "replicasets"),
-                (CHANGE, "", "replicationcontrollers"),
-                (CHANGE, "batch", "jobs"),
-                (CHANGE, "batch", "cronjobs"),
-            ],
+            Self::RunPod => RUNNING_CREATES,
+            Self::EditWorkload => WORKLOAD_CHANGES,
             Self::EnterPod => &[
                 (&["create"], "", "pods/exec"),
                 (CHANGE, "", "pods/ephemeralcontainers"),
@@ -215,6 +198,29 @@ const CONSTRAINED_IMPERSONATION: Requests = &[
         "authentication.k8s.io",
         "nodes",
     ),
+];
+
+/// What makes a Pod.
+const RUNNING_CREATES: Requests = &[
+    (&["create"], "", "pods"),
+    (&["create"], "apps", "deployments"),
+    (&["create"], "apps", "statefulsets"),
+    (&["create"], "apps", "daemonsets"),
+    (&["create"], "apps", "replicasets"),
+    (&["create"], "", "replicationcontrollers"),
+    (&["create"], "batch", "jobs"),
+    (&["create"], "batch", "cronjobs"),
+];
+
+/// What changes the Pods that a workload makes.
+const WORKLOAD_CHANGES: Requests = &[
+    (CHANGE, "apps", "deployments"),
+    (CHANGE, "apps", "statefulsets"),
+    (CHANGE, "apps", "daemonsets"),
+    (CHANGE, "apps", "replicasets"),
+    (CHANGE, "", "replicationcontrollers"),
+    (CHANGE, "batch", "jobs"),
+    (CHANGE, "batch", "cronjobs"),
 ];
 
 /// What controllers of other projects read to apply objects with a credential of their own.

@@ -1,6 +1,7 @@
 //! A hub with Keyferry, all admission policies and many subjects with one right each; two targets.
 
-use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
+use keyferry_integration::pki::SigningKeyKind;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::wait;
 use keyferry_integration::world::caller_token;

@@ -100,8 +100,8 @@ pub(super) async fn read_targets(folder: &Path, world: &mut World) -> Result<(),
         read.buffer_unordered(CONCURRENT_CALLS).collect().await;
     for (name, files) in read {
         if let Some(mut files) = files {
-            let known = world.targets.get(&name);
-            files.authentication = known.and_then(|known| known.authentication.clone());
+            let in_folder = world.targets.get(&name);
+            files.authentication = in_folder.and_then(|folder| folder.authentication.clone());
             world.targets.insert(name, Arc::new(files));
         }
     }
