@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use keyferry_api::config::{AllowRule, DeliveryType, NamespaceRule, Policy, StoredAccess};
 use keyferry_api::name::ObjectName;
+use keyferry_core::admission_policy::{PAIRING_CLOSED, PAIRING_POLICY};
 use keyferry_core::authorise::{Requester, authorise_request};
 use serde_json::json;
 
@@ -35,8 +36,8 @@ pub(crate) type ActNames = Option<BTreeSet<String>>;
 /// One act.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Act {
-    /// Takes shipped admission policies or their bindings away.
-    TakePolicies(ActNames),
+    /// Takes shipped admission policies away, by the names of their bindings.
+    TakePolicies(BTreeSet<&'static str>),
     /// Lists whatever it wants in the AudiencePairing.
     ListPairs,
     /// Adds entries to `allow[]` of TargetClusters.
@@ -64,10 +65,10 @@ impl World {
         let hub = &mut world.hub;
         for act in acts {
             match act {
-                Act::TakePolicies(names) => hub.taken_policies.push(names.clone()),
+                Act::TakePolicies(names) => hub.taken_policies.extend(names),
                 Act::ListPairs => {
-                    let pairing = BTreeSet::from(["keyferry-pairing".to_owned()]);
-                    hub.taken_policies.push(Some(pairing));
+                    let pairing = [PAIRING_POLICY.name(), PAIRING_CLOSED.name()];
+                    hub.taken_policies.extend(pairing);
                 }
                 Act::Allow(names) => hub.opened_targets.push(names.clone()),
                 Act::WriteAccess { .. } => {}
@@ -107,12 +108,6 @@ impl World {
 }
 
 impl Hub {
-    /// Whether an act takes the admission policy, or its binding, away.
-    pub(crate) fn is_policy_taken(&self, policy: &str, binding: &str) -> bool {
-        let mut taken = self.taken_policies.iter();
-        taken.any(|names| has_name(names, policy) || has_name(names, binding))
-    }
-
     /// Adds to `allow[]` of the targets that an act opens: every access that there is.
     pub(crate) fn open_targets(&self, policy: &mut Policy) {
         if self.opened_targets.is_empty() {

@@ -139,7 +139,7 @@ impl<'w> Fences<'w> {
 }
 
 fn state_of(hub: &Hub, policy: &AdmissionPolicy) -> FenceState {
-    if hub.is_policy_taken(policy.policy_name(), policy.name()) {
+    if hub.taken_policies.contains(policy.name()) {
         return FenceState::Absent;
     }
     let kinds = [

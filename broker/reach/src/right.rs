@@ -42,6 +42,7 @@ pub(crate) enum Right {
     WriteNamespace,
     LabelAccess,
     ChangePolicies,
+    ChangeBindings,
     WritePairs,
     DeletePairs,
     Intercept,
@@ -50,7 +51,7 @@ pub(crate) enum Right {
     UpdateApproval,
 }
 
-const ALL: [Right; 41] = [
+const ALL: [Right; 42] = [
     Right::Mint,
     Right::RunPod,
     Right::EditWorkload,
@@ -86,6 +87,7 @@ const ALL: [Right; 41] = [
     Right::WriteNamespace,
     Right::LabelAccess,
     Right::ChangePolicies,
+    Right::ChangeBindings,
     Right::WritePairs,
     Right::DeletePairs,
     Right::Intercept,
@@ -155,10 +157,8 @@ impl Right {
                 (CHANGE, "", "namespaces/finalize"),
             ],
             Self::LabelAccess => &[(&["label-access"], "", "namespaces")],
-            Self::ChangePolicies => &[
-                (TAKE, ADMISSION, "validatingadmissionpolicies"),
-                (TAKE, ADMISSION, "validatingadmissionpolicybindings"),
-            ],
+            Self::ChangePolicies => &[(TAKE, ADMISSION, "validatingadmissionpolicies")],
+            Self::ChangeBindings => &[(TAKE, ADMISSION, "validatingadmissionpolicybindings")],
             Self::WritePairs => &[(WRITE, "keyferry.dev", "audiencepairings")],
             Self::DeletePairs => &[
                 (DELETE, "keyferry.dev", "audiencepairings"),

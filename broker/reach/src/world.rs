@@ -58,8 +58,8 @@ pub struct Hub {
     pub(crate) definitions: Arc<BTreeSet<String>>,
     /// The users about whom the hub itself says something else than its RBAC.
     pub(crate) distrusted: BTreeMap<Actor, Doubt>,
-    /// The names of admission policies and bindings that acts take away.
-    pub(crate) taken_policies: Vec<ActNames>,
+    /// The bindings of the admission policies that acts take away.
+    pub(crate) taken_policies: BTreeSet<&'static str>,
     /// The targets to whose `allow[]` acts add.
     pub(crate) opened_targets: Vec<ActNames>,
 }
@@ -118,7 +118,7 @@ impl World {
                 admission: Arc::default(),
                 definitions: Arc::default(),
                 distrusted: BTreeMap::new(),
-                taken_policies: Vec::new(),
+                taken_policies: BTreeSet::new(),
                 opened_targets: Vec::new(),
             },
             targets: BTreeMap::new(),

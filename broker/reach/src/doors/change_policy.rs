@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use keyferry_api::config::NamespaceRule;
-use keyferry_core::admission_policy::ALL_POLICIES;
+use keyferry_core::admission_policy::{ALL_POLICIES, AdmissionPolicy};
 
 use crate::act::{Act, ActNames};
 use crate::doubt::Doubt;
@@ -97,13 +97,20 @@ impl<'w> HubSearch<'w> {
     }
 
     fn take_policies(&self, granted: &Granted<'w>, edges: &mut Vec<Edge>) {
-        for (set, index, names) in self.rules_with(granted, Right::ChangePolicies) {
-            let shipped = ALL_POLICIES.iter();
-            let mut shipped = shipped.flat_map(|policy| [policy.name(), policy.policy_name()]);
-            if set.scope == Scope::Cluster && shipped.any(|name| names.allow(name)) {
-                let act = Act::TakePolicies(act_names(names));
-                let hops = set.hops(None, index, FENCES);
-                edges.push(Edge::certain(Reached::Act(act), hops));
+        for right in [Right::ChangePolicies, Right::ChangeBindings] {
+            let name_of = |policy: &AdmissionPolicy| match right {
+                Right::ChangePolicies => policy.policy_name(),
+                _ => policy.name(),
+            };
+            for (set, index, names) in self.rules_with(granted, right) {
+                let taken = ALL_POLICIES
+                    .iter()
+                    .filter(|policy| names.allow(name_of(policy)));
+                let taken: BTreeSet<&'static str> = taken.map(AdmissionPolicy::name).collect();
+                if set.scope == Scope::Cluster && !taken.is_empty() {
+                    let hops = set.hops(None, index, FENCES);
+                    edges.push(Edge::certain(Reached::Act(Act::TakePolicies(taken)), hops));
+                }
             }
         }
         let mut rights = vec![Right::WritePairs];

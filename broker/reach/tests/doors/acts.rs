@@ -133,6 +133,18 @@ fn acts_open_other_doors_unless_a_policy_stands_in_the_way() {
         ),
         ("take a foreign policy", "", change("others"), "", "no"),
         (
+            "take a policy by the name of a binding",
+            "",
+            named(
+                ADMISSION,
+                "validatingadmissionpolicies",
+                "delete",
+                "keyferry-pairing-closed",
+            ),
+            "",
+            "no",
+        ),
+        (
             "create policies",
             "",
             rule(ADMISSION, "validatingadmissionpolicies", "create"),
