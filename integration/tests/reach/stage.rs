@@ -171,7 +171,7 @@ fn rights_to_act() -> Vec<(&'static str, Value)> {
 
 /// Each is near a right that opens a door.
 fn rights_that_open_nothing() -> Vec<(&'static str, Value)> {
-    let rows: [(&str, &str, &str, &str, &str); 24] = [
+    let rows: [(&str, &str, &str, &str, &str); 36] = [
         ("keyferry-system", "", "secrets", "get", "keyferry-seal"),
         (
             "keyferry-system",
@@ -232,6 +232,24 @@ fn rights_that_open_nothing() -> Vec<(&'static str, Value)> {
             "create",
             "",
         ),
+        ("tenant-a", "", "pods", "watch", ""),
+        ("tenant-a", "", "pods/status", "update", ""),
+        ("tenant-a", "", "pods/eviction", "create", ""),
+        ("tenant-a", "", "services", "create", ""),
+        ("tenant-a", "", "events", "create", ""),
+        ("tenant-b", "", "configmaps", "update", ""),
+        ("tenant-b", "apps", "deployments/scale", "update", ""),
+        ("tenant-b", "batch", "jobs", "delete", ""),
+        ("", "authentication.k8s.io", "tokenreviews", "create", ""),
+        (
+            "",
+            "authorization.k8s.io",
+            "subjectaccessreviews",
+            "create",
+            "",
+        ),
+        ("", "", "persistentvolumes", "create", ""),
+        ("tenant-a", "keyferry.dev", "targetaccesses", "get", ""),
     ];
     rows.into_iter()
         .map(|(namespace, group, resource, verb, name)| {
