@@ -217,7 +217,7 @@ fn rights_that_open_nothing() -> Vec<(&'static str, Value)> {
             "",
         ),
         ("tenant-a", "", "serviceaccounts/token", "create", "nobody"),
-        ("subjects", "", "serviceaccounts/token", "create", ""),
+        ("subjects", "", "serviceaccounts/token", "create", "nobody"),
         ("tenant-a", "", "pods/portforward", "create", ""),
         ("tenant-a", "", "pods", "delete", ""),
         ("tenant-a", "", "namespaces", "patch", ""),
