@@ -2,6 +2,7 @@
 //! doors on the hub, and really calls the target with the tokens that it obtained.
 
 mod cells;
+mod live;
 mod stage;
 mod truth;
 
@@ -11,7 +12,7 @@ use keyferry_integration::runner::{BoxedSuite, Suite};
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(stage::start)
-        .limit(Duration::from_secs(400))
+        .limit(Duration::from_secs(500))
         .test(
             "every_decided_cell_is_what_the_target_does",
             cells::every_decided_cell_is_what_the_target_does,

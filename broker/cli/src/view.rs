@@ -33,14 +33,14 @@ pub(crate) enum ViewCommand {
     Tree(tree::TreeArgs),
     /// List who can do something at a target, and by which way.
     ///
-    /// From a snapshot of the hub and its targets. It works without a cluster and without a
+    /// From the hub, read with your rights, or from a snapshot, without a cluster and without a
     /// network.
-    WhoCan(who_can::WhoCanArgs),
+    WhoCan(Box<who_can::WhoCanArgs>),
     /// List the targets that a subject of the hub reaches, and by which way.
     ///
-    /// From a snapshot of the hub and its targets. It works without a cluster and without a
+    /// From the hub, read with your rights, or from a snapshot, without a cluster and without a
     /// network.
-    Reach(who_can::ReachArgs),
+    Reach(Box<who_can::ReachArgs>),
     /// Decode a token on this machine: whose it is, for what, and for how long.
     ///
     /// It works without a cluster and without a network. With --jwks it checks the signature too.
@@ -54,8 +54,6 @@ impl ViewCommand {
     pub(crate) fn run_offline(&self) -> Option<ExitCode> {
         match self {
             Self::Inspect(args) => Some(inspect::run(args)),
-            Self::WhoCan(args) => Some(who_can::run(args)),
-            Self::Reach(args) => Some(who_can::run_reach(args)),
             _ => None,
         }
     }
@@ -68,6 +66,8 @@ impl ViewCommand {
             Self::Rehearse(args) => rehearse::run(*args).await,
             Self::Dashboard(args) => dashboard::run(*args).await,
             Self::Tree(args) => tree::run(args).await,
+            Self::WhoCan(args) => who_can::run(*args).await,
+            Self::Reach(args) => who_can::run_reach(*args).await,
             command => command.run_offline().unwrap_or(ExitCode::FAILURE),
         }
     }

@@ -1,11 +1,11 @@
-//! `keyferry who-can` and `keyferry reach`: who can do what at which target, by which way, from a
-//! snapshot of the hub and its targets.
+//! `keyferry who-can` and `keyferry reach`: who can do what at which target, by which way, from the
+//! hub or from a snapshot of it and its targets.
 
+mod live;
 mod reach;
 mod snapshot_folder;
 mod text;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,9 +18,9 @@ use keyferry_reach::report::Report;
 use keyferry_reach::world::World;
 
 pub(crate) use self::reach::{ReachArgs, run as run_reach};
-use crate::args::TARGET;
 use crate::args::names::keyferry_namespace;
 use crate::args::output_format::DocumentFormat;
+use crate::args::{HubArgs, TARGET};
 use crate::command_error::CommandError;
 use crate::ui;
 
@@ -65,8 +65,25 @@ pub(crate) struct SnapshotArgs {
     ///
     /// hub/RESOURCE.yaml for each list, and targets/NAME/ with authentication.yaml, release and
     /// rbac/RESOURCE.yaml. A list without its file is not known, so it decides nothing.
+    ///
+    /// Without it, the hub is read.
     #[arg(long, value_name = "DIR")]
-    snapshot: PathBuf,
+    snapshot: Option<PathBuf>,
+    /// A folder with one kubeconfig per target, named after it.
+    ///
+    /// Their RBAC and release are read. No API has an AuthenticationConfiguration, so that comes
+    /// from a folder.
+    #[arg(long, value_name = "DIR", help_heading = TARGET)]
+    target_kubeconfigs: Option<PathBuf>,
+    /// A folder with NAME/authentication.yaml, NAME/release and NAME/rbac/RESOURCE.yaml of targets.
+    #[arg(long, value_name = "DIR", help_heading = TARGET, conflicts_with = "snapshot")]
+    target_files: Option<PathBuf>,
+    /// Compare a sample of a snapshot's answers with the hub.
+    ///
+    /// It is always compared where the hub is read. Your rights need create on
+    /// subjectaccessreviews.
+    #[arg(long, requires = "snapshot")]
+    check_live: bool,
     /// Keyferry's own namespace on the hub.
     #[arg(
         long,
@@ -81,6 +98,8 @@ pub(crate) struct SnapshotArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = ReachFormat::Tree)]
     output: ReachFormat,
+    #[command(flatten)]
+    hub: HubArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -94,11 +113,14 @@ enum ReachFormat {
     Json,
     /// The same document as YAML.
     Yaml,
+    /// One HTML file with the ways, to send or to print.
+    #[cfg(feature = "view")]
+    Html,
 }
 
 /// Prints who can; returns the exit code.
-pub(crate) fn run(args: &WhoCanArgs) -> ExitCode {
-    let request = match request(args) {
+pub(crate) async fn run(args: WhoCanArgs) -> ExitCode {
+    let request = match request(&args) {
         Ok(request) => request,
         Err(error) => return ui::command_misused(&error),
     };
@@ -109,7 +131,7 @@ pub(crate) fn run(args: &WhoCanArgs) -> ExitCode {
         is_thorough: !args.all,
         now: SystemClock::start().now().wall,
     };
-    print_answers(&args.snapshot, &question)
+    print_answers(&args.snapshot, &question).await
 }
 
 /// Parses the name of a TargetCluster.
@@ -151,46 +173,79 @@ fn request(args: &WhoCanArgs) -> Result<Attributes, CommandError> {
     ))
 }
 
-/// Reads the snapshot, answers the question and prints the answers.
-fn print_answers(args: &SnapshotArgs, question: &Question) -> ExitCode {
-    let world = match read_world(args) {
-        Ok(world) => world,
-        Err(error) => return ui::command_misused(&error),
-    };
-    let answers = answer_question(&world, question);
-    if let Some(error) = unknown_target(&answers, &question.targets) {
-        return ui::command_misused(&error);
+/// Reads the facts, answers the question and prints the answers.
+async fn print_answers(args: &SnapshotArgs, question: &Question) -> ExitCode {
+    match report_answers(args, question).await {
+        Ok((report, code)) => print_report(&report, args.output, code),
+        Err(error) if args.snapshot.is_some() => ui::command_misused(&error),
+        Err(error) => ui::command_failed(&error),
     }
+}
+
+async fn report_answers(
+    args: &SnapshotArgs,
+    question: &Question,
+) -> Result<(Report, u8), CommandError> {
+    let mut world = World::new(keyferry_namespace(&args.keyferry_namespace)?);
+    world.hub.issuer.clone_from(&args.issuer);
+    let folder = args.snapshot.as_deref();
+    let is_live = folder.is_none() || args.check_live;
+    let hub = if is_live {
+        Some(live::connect(&args.hub).await?)
+    } else {
+        None
+    };
+    let notes = match (folder, &args.target_files, &hub) {
+        (Some(folder), ..) => snapshot_folder::read(folder, &mut world)?,
+        (None, files, Some((client, own_namespace))) => {
+            live::read_hub(client, own_namespace, &mut world).await?;
+            let files = files.as_deref();
+            files.map_or(Ok(Vec::new()), |files| {
+                snapshot_folder::read_targets(files, &mut world)
+            })?
+        }
+        (None, _, None) => Vec::new(),
+    };
+    for note in notes {
+        ui::note(&note);
+    }
+    if let Some(folder) = &args.target_kubeconfigs {
+        live::read_targets(folder, &mut world).await?;
+    }
+    let mut answers = answer_question(&world, question);
+    if let Some(error) = unknown_target(&answers, question) {
+        return Err(error);
+    }
+    let check = match &hub {
+        Some((client, _)) => live::check_answers(client, &mut world, question, &mut answers).await,
+        None => live::LiveCheck::default(),
+    };
+    let mut report = Report::of(question, &answers);
+    check.add_to(&mut report);
     let code = if answers.has_undetermined() {
         UNDETERMINED
     } else {
         0
     };
-    let report = Report::of(question, &answers);
-    match args.output {
-        ReachFormat::Tree => ui::finish_with(&text::tree(&report), code),
-        ReachFormat::Table => ui::finish_with(&text::table(&report), code),
-        ReachFormat::Json => ui::finish_document(&report, DocumentFormat::Json, code.into()),
-        ReachFormat::Yaml => ui::finish_document(&report, DocumentFormat::Yaml, code.into()),
+    Ok((report, code))
+}
+
+fn print_report(report: &Report, format: ReachFormat, code: u8) -> ExitCode {
+    match format {
+        ReachFormat::Tree => ui::finish_with(&text::tree(report), code),
+        ReachFormat::Table => ui::finish_with(&text::table(report), code),
+        #[cfg(feature = "view")]
+        ReachFormat::Html => ui::finish_with(&keyferry_pages::reach_file(report), code),
+        ReachFormat::Json => ui::finish_document(report, DocumentFormat::Json, code.into()),
+        ReachFormat::Yaml => ui::finish_document(report, DocumentFormat::Yaml, code.into()),
     }
 }
 
-fn read_world(args: &SnapshotArgs) -> Result<World, CommandError> {
-    let mut world = World::new(keyferry_namespace(&args.keyferry_namespace)?);
-    world.hub.issuer.clone_from(&args.issuer);
-    let notes = snapshot_folder::read(&args.snapshot, &mut world)?;
-    for note in notes {
-        ui::note(&note);
-    }
-    Ok(world)
-}
-
-fn unknown_target(answers: &Answers, asked: &BTreeSet<ObjectName>) -> Option<CommandError> {
-    let unknown = asked
-        .iter()
-        .find(|name| !answers.counts.contains_key(*name))?;
+fn unknown_target(answers: &Answers, question: &Question) -> Option<CommandError> {
+    let mut names = question.targets.iter();
+    let unknown = names.find(|name| !answers.counts.contains_key(*name))?;
     Some(CommandError::with_fix(
-        format!("the snapshot has no target {unknown}"),
-        "name a TargetCluster of the snapshot, or a folder below targets",
+        format!("there is no target {unknown}"),
+        "name a TargetCluster, or a folder below targets",
     ))
 }

@@ -103,7 +103,20 @@ fn the_manifests_hold_the_walls() {
         ),
         // Facts and their pages: what reads a hub is in the binary and in `client`.
         ("fleet", &["api", "core", "keys"]),
-        ("pages", &["api", "core", "fleet", "keys"]),
+        (
+            "pages",
+            &[
+                "api",
+                "cel-kubernetes",
+                "core",
+                "fleet",
+                "go-formats",
+                "keys",
+                "kube-authn",
+                "kube-rbac",
+                "reach",
+            ],
+        ),
         // These four know nothing of Keyferry.
         ("go-formats", &[]),
         ("cel-kubernetes", &["go-formats"]),

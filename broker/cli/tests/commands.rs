@@ -482,6 +482,9 @@ fn what_is_wrong_is_said_with_its_fix() {
                 "who-can get /metrics --target-namespace a --all --snapshot fleet",
                 "who-can get pods/a/b --all --snapshot fleet",
                 "who-can get pods --all --snapshot broken",
+                "who-can get pods --all --kubeconfig nowhere.yaml",
+                "who-can get pods --all --check-live",
+                "who-can get pods --all --snapshot fleet --target-kubeconfigs nowhere",
             ],
         ),
         (

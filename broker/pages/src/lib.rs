@@ -19,6 +19,7 @@ mod list;
 mod outlet;
 mod picture;
 mod query;
+mod reach_page;
 mod style;
 mod table;
 mod target_page;
@@ -37,6 +38,7 @@ use maud::{Markup, html};
 use document::{Content, file_document, viewer_document};
 use outlet::{Destination, Outlet, View};
 use query::Question;
+pub use reach_page::reach_file;
 
 /// The path below the viewer's session that reads the hub again: a link on each page leads to it.
 pub const READ_AGAIN_PATH: &str = "read-again";

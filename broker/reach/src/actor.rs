@@ -9,7 +9,7 @@ use crate::subject::Subject;
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
-const NODES: &str = "system:nodes";
+pub(crate) const NODES: &str = "system:nodes";
 
 /// Who sends a request. The name is empty for a member of a group of whom nothing else is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

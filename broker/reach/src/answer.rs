@@ -10,18 +10,20 @@ use jiff::Timestamp;
 use keyferry_api::name::ObjectName;
 use keyferry_kube_rbac::Attributes;
 
-use self::judge::Judge;
+use self::judge::{Judge, SubjectActs};
 pub use self::verdict::{Verdict, Way};
+use crate::act::Act;
 use crate::cut::smallest_meeting_set;
 use crate::hub_search::HubSearch;
 use crate::list::ListKind;
 use crate::subject::Subject;
-use crate::target_tokens::TargetTokens;
 use crate::way::Removal;
 use crate::world::World;
 
 /// How often a cut is tried again with the ways that it left.
 const MAX_CUT_ROUNDS: usize = 24;
+/// For how many sets of acts the question is asked again.
+const MAX_WORLDS_AFTER_ACTS: usize = 16;
 /// For how many answers a cut is looked for.
 const MAX_CUTS: usize = 16;
 
@@ -83,10 +85,8 @@ pub fn answer_question(world: &World, question: &Question) -> Answers {
         let counts = answers.counts.entry(target.name.clone()).or_default();
         counts[1] = subjects.len();
     }
-    for subject in &subjects {
-        for (target, verdict) in judge.verdicts(subject) {
-            answers.add(question, subject, target, verdict);
-        }
+    for ((subject, target), verdict) in judge_subjects(world, question, &judge, &subjects) {
+        answers.add(question, subject, target, verdict);
     }
     answers
         .answers
@@ -98,14 +98,8 @@ pub fn answer_question(world: &World, question: &Question) -> Answers {
 }
 
 impl Answers {
-    fn add(
-        &mut self,
-        question: &Question,
-        subject: &Subject,
-        target: &TargetTokens<'_>,
-        verdict: Verdict,
-    ) {
-        let counts = self.counts.entry(target.name.clone()).or_default();
+    fn add(&mut self, question: &Question, subject: Subject, target: ObjectName, verdict: Verdict) {
+        let counts = self.counts.entry(target.clone()).or_default();
         let [yes, no, undetermined] = counts;
         match verdict {
             Verdict::Yes { .. } => (*yes, *no) = (*yes + 1, no.saturating_sub(1)),
@@ -116,8 +110,8 @@ impl Answers {
             Verdict::No { .. } => {}
         }
         self.answers.push(Answer {
-            subject: subject.clone(),
-            target: target.name.clone(),
+            subject,
+            target,
             verdict,
             cut: None,
         });
@@ -126,6 +120,75 @@ impl Answers {
     /// Whether an answer, or the list of subjects, is not decided.
     pub fn has_undetermined(&self) -> bool {
         !self.unread_subjects.is_empty() || self.counts.values().any(|counts| counts[2] > 0)
+    }
+}
+
+type Verdicts = BTreeMap<(Subject, ObjectName), Verdict>;
+
+/// The verdicts about subjects, also after what they can change on the hub.
+fn judge_subjects(
+    world: &World,
+    question: &Question,
+    judge: &Judge<'_, '_>,
+    subjects: &BTreeSet<Subject>,
+) -> Verdicts {
+    let mut verdicts = Verdicts::new();
+    let mut waiting: BTreeMap<BTreeSet<Act>, Vec<(Subject, SubjectActs)>> = BTreeMap::new();
+    let wait = |waiting: &mut BTreeMap<_, Vec<_>>, subject: &Subject, acts: SubjectActs| {
+        let group = waiting.entry(acts.acts.clone()).or_default();
+        group.push((subject.clone(), acts));
+    };
+    for subject in subjects {
+        let judged = judge.judge_subject(subject);
+        if !judged.acts.acts.is_empty() {
+            wait(&mut waiting, subject, judged.acts);
+        }
+        let of_subject = judged.verdicts.into_iter();
+        verdicts.extend(of_subject.map(|(target, it)| ((subject.clone(), target), it)));
+    }
+    let mut worlds = 0;
+    while let Some((acts, group)) = waiting.pop_first() {
+        worlds += 1;
+        let after = match worlds <= MAX_WORLDS_AFTER_ACTS {
+            true => world.after(&acts, &question.targets),
+            false => None,
+        };
+        let Some(after) = after else {
+            for (subject, acts) in group {
+                for target in &judge.targets {
+                    replace(&mut verdicts, &subject, target.name, acts.undecided());
+                }
+            }
+            continue;
+        };
+        let policy = after.hub.policy();
+        let search = HubSearch::new(&after, &policy);
+        let later = Judge::new(&search, question);
+        for (subject, mut acts) in group {
+            let judged = later.judge_subject(&subject);
+            for (target, verdict) in judged.verdicts {
+                replace(
+                    &mut verdicts,
+                    &subject,
+                    &target,
+                    acts.verdict_before(verdict, judge.policy()),
+                );
+            }
+            let before = acts.acts.len();
+            acts.add(judged.acts);
+            if acts.acts.len() > before {
+                wait(&mut waiting, &subject, acts);
+            }
+        }
+    }
+    verdicts
+}
+
+/// Replaces a verdict, unless there is a way without any act.
+fn replace(verdicts: &mut Verdicts, subject: &Subject, target: &ObjectName, verdict: Verdict) {
+    let key = (subject.clone(), target.clone());
+    if !matches!(verdicts.get(&key), Some(Verdict::Yes { .. })) {
+        verdicts.insert(key, verdict);
     }
 }
 
@@ -223,12 +286,10 @@ fn ways_without(
     let search = HubSearch::new(&world, &policy);
     let judge = Judge::new(&search, question);
     let (mut ways, mut undetermined) = (Vec::new(), Vec::new());
-    for subject in subjects {
-        for (_, verdict) in judge.verdicts(subject) {
-            if matches!(verdict, Verdict::Undetermined { .. }) {
-                undetermined.push(subject.clone());
-            }
-            ways.extend(verdict.removals());
+    for ((subject, _), verdict) in judge_subjects(&world, question, &judge, subjects) {
+        ways.extend(verdict.removals());
+        if matches!(verdict, Verdict::Undetermined { .. }) {
+            undetermined.push(subject);
         }
     }
     (ways, undetermined)

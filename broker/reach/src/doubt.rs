@@ -3,6 +3,7 @@
 use keyferry_api::name::ObjectName;
 
 use crate::list::ListKind;
+use crate::way::Hop;
 
 /// One thing that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +17,7 @@ pub enum Doubt {
         /// The only namespace that matters; `None` for all.
         namespace: Option<String>,
     },
-    /// A subject holds a right that opens a door which is not evaluated.
+    /// A subject holds a right that may open a door, and nothing decides it.
     Door {
         /// The number of the door.
         door: u8,
@@ -56,6 +57,13 @@ impl Doubt {
         }
     }
 
+    /// A right that may open a door, and nothing decides whether it does.
+    pub(crate) fn door(door: u8, hops: &[Hop]) -> Self {
+        let hops: Vec<&str> = hops.iter().map(|hop| hop.text.as_str()).collect();
+        let right = hops.join(", ");
+        Self::Door { door, right }
+    }
+
     /// What is not known.
     pub fn description(&self) -> String {
         match self {
@@ -73,7 +81,7 @@ impl Doubt {
                     None => format!("{resource}{place} were not read"),
                 }
             }
-            Self::Door { door, right } => format!("door {door} is not evaluated: {right}"),
+            Self::Door { door, right } => format!("door {door} is not decided: {right}"),
             Self::Fact { description, .. } => description.clone(),
         }
     }

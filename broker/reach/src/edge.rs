@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::accounts::AccountSet;
+use crate::act::Act;
 use crate::actor::Actor;
 use crate::doubt::Doubt;
 use crate::way::Hop;
@@ -20,6 +21,8 @@ pub(crate) enum Reached {
     Pod(usize),
     /// The token in the object that a delivery writes, by the index of the delivered object.
     Delivered(usize),
+    /// A change of the hub, after which more doors may be open.
+    Act(Act),
     /// Perhaps everything: the step is not evaluated.
     Anything,
 }

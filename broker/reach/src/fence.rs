@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use keyferry_core::admission_policy::{
-    AUTHOR_POLICY, AdmissionPolicy, AdmissionPolicyGap, HubSite, LABELS_POLICY, OWN_ACCOUNT,
-    PAIRING_CLOSED, PAIRING_POLICY,
+    AUDIENCE_POLICY, AUTHOR_POLICY, AdmissionPolicy, AdmissionPolicyGap, HubSite, KEPT_POLICY,
+    LABELS_POLICY, OWN_ACCOUNT, PAIRING_CLOSED, PAIRING_POLICY, RETARGET_POLICY,
 };
 use serde_json::Value;
 
@@ -31,6 +31,9 @@ pub(crate) struct Fences<'w> {
     closed: FenceState,
     pub(crate) author: FenceState,
     pub(crate) labels: FenceState,
+    pub(crate) audience: FenceState,
+    pub(crate) retarget: FenceState,
+    pub(crate) kept: FenceState,
     pub(crate) own_account: FenceState,
     /// The audiences of the hub itself, as the policy lists them.
     pub(crate) hub_audiences: BTreeSet<String>,
@@ -58,6 +61,9 @@ impl<'w> Fences<'w> {
             closed: state(&PAIRING_CLOSED),
             author: state(&AUTHOR_POLICY),
             labels: state(&LABELS_POLICY),
+            audience: state(&AUDIENCE_POLICY),
+            retarget: state(&RETARGET_POLICY),
+            kept: state(&KEPT_POLICY),
             own_account: state(&OWN_ACCOUNT),
             hub_audiences: PAIRING_POLICY
                 .listed_hub_audiences(pairing)
@@ -133,6 +139,9 @@ impl<'w> Fences<'w> {
 }
 
 fn state_of(hub: &Hub, policy: &AdmissionPolicy) -> FenceState {
+    if hub.taken_policies.contains(policy.name()) {
+        return FenceState::Absent;
+    }
     let kinds = [
         (ListKind::AdmissionPolicies, policy.policy_name()),
         (ListKind::AdmissionPolicyBindings, policy.name()),

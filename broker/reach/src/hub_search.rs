@@ -9,6 +9,7 @@ use keyferry_api::config::{CertificateSource, Policy};
 use keyferry_api::name::ObjectName;
 
 use crate::accounts::{AccountIndex, AccountSet, Accounts};
+use crate::act::Act;
 use crate::actor::Actor;
 use crate::cluster_rights::ClusterRights;
 use crate::doors::impersonate::Impersonated;
@@ -54,6 +55,8 @@ pub(crate) enum Node {
     Held(AccountIndex, Rc<str>),
     /// The token in a delivered Secret.
     Delivered(usize),
+    /// A change of the hub.
+    Act(Act),
     /// Perhaps everything.
     Anything,
 }
@@ -199,7 +202,17 @@ impl<'w> HubSearch<'w> {
         self.enter_pods(&granted, &mut edges);
         self.read_secrets(&granted, &mut edges);
         self.impersonate(&granted, &mut edges);
-        self.other_doors(&granted, &mut edges);
+        self.use_controllers(&granted, &mut edges);
+        self.change_policy(&granted, &mut edges);
+        self.use_keys(&granted, &mut edges);
+        self.approve_certificates(&granted, &mut edges);
+        if let Some(doubt) = self.world.hub.distrusted.get(actor) {
+            for edge in &mut edges {
+                edge.doubts = edge.doubts.iter().chain([doubt]).cloned().collect();
+            }
+            let all = Edge::doubtful(Reached::Anything, Vec::new(), doubt.clone());
+            edges.push(all);
+        }
         edges
     }
 
@@ -333,7 +346,11 @@ impl<'w> HubSearch<'w> {
                     .flatten()
                     .collect()
             }
-            Node::Exchange(_) | Node::Held(..) | Node::Delivered(_) | Node::Anything => Vec::new(),
+            Node::Exchange(_)
+            | Node::Held(..)
+            | Node::Delivered(_)
+            | Node::Act(_)
+            | Node::Anything => Vec::new(),
         }
     }
 
@@ -361,6 +378,7 @@ impl<'w> HubSearch<'w> {
                 }
             }
             Reached::Delivered(index) => next.push(as_is(Node::Delivered(*index))),
+            Reached::Act(act) => next.push(as_is(Node::Act(act.clone()))),
             Reached::Anything => next.push(as_is(Node::Anything)),
         }
     }
@@ -470,7 +488,7 @@ impl Closure {
             hops,
             doubts,
         };
-        self.has_token |= !matches!(node, Node::Actor(_) | Node::Anything);
+        self.has_token |= !matches!(node, Node::Actor(_) | Node::Act(_) | Node::Anything);
         if matches!(node, Node::Held(..) | Node::Delivered(_)) {
             self.single_tokens.insert(node.clone());
         }

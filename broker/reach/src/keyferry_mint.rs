@@ -230,12 +230,13 @@ impl Minting<'_, '_> {
     }
 
     /// A TargetCluster that was not read may have the same audience and be older, so that this one
-    /// has lost it.
+    /// has lost it. The hub may say something else about Keyferry's rights than its RBAC.
     fn doubts_of_policy(&self) -> Vec<Doubt> {
-        match self.hub.lists.is_whole(ListKind::TargetClusters) {
-            true => Vec::new(),
-            false => vec![Doubt::list(ListKind::TargetClusters)],
-        }
+        let is_whole = self.hub.lists.is_whole(ListKind::TargetClusters);
+        let unread = (!is_whole).then(|| Doubt::list(ListKind::TargetClusters));
+        let keyferry = Actor::user_named(&self.hub.account);
+        let distrusted = self.hub.distrusted.get(&keyferry).cloned();
+        unread.into_iter().chain(distrusted).collect()
     }
 
     /// Whether Keyferry itself gets the token from the hub.
@@ -339,8 +340,8 @@ fn seconds(duration: Duration) -> i64 {
 
 /// The hub's objects as they were read. What may exist counts as existing; its doubt is noted
 /// elsewhere.
-struct View<'w> {
-    hub: &'w Hub,
+pub(crate) struct View<'w> {
+    pub(crate) hub: &'w Hub,
 }
 
 impl HubView for View<'_> {

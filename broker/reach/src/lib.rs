@@ -11,6 +11,7 @@
 //! object in a list that was not read whole.
 
 mod accounts;
+mod act;
 mod actor;
 pub mod answer;
 mod cluster_rights;
@@ -25,6 +26,7 @@ mod keyferry_mint;
 mod list;
 pub mod report;
 mod right;
+pub mod sample;
 mod subject;
 mod target_rights;
 mod target_tokens;

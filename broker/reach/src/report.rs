@@ -37,8 +37,14 @@ pub struct Report {
     pub question: AskedQuestion,
     /// What every answer assumes.
     pub assumptions: [&'static str; 7],
-    /// How many answers were compared with a live cluster; `None` if none was asked.
+    /// How many sampled cells of the hub's RBAC were compared with the hub itself; `None` if none.
     pub checked: Option<usize>,
+    /// Why none was compared, if the hub was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_checked: Option<ForeignText>,
+    /// Where the hub says something else. What rests on it is undetermined.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disagreements: Vec<ForeignText>,
     /// The lists that may have more subjects.
     pub unread_subjects: Vec<UndecidedFact>,
     /// How many subjects have each answer.
@@ -154,6 +160,8 @@ impl Report {
             },
             assumptions: ASSUMPTIONS,
             checked: None,
+            not_checked: None,
+            disagreements: Vec::new(),
             unread_subjects: answers.unread_subjects.iter().map(undecided).collect(),
             targets: answers
                 .counts
@@ -171,6 +179,20 @@ impl Report {
                     .map(|removal| text(removal.to_string()))
                     .collect()
             }),
+        }
+    }
+}
+
+impl Report {
+    /// What the comparison with the hub showed.
+    pub fn checked_words(&self) -> String {
+        match (self.checked, &self.not_checked) {
+            (Some(all), _) => {
+                let agree = all.saturating_sub(self.disagreements.len());
+                format!("{agree} of {all} sampled cells agree with the hub")
+            }
+            (None, Some(why)) => format!("not checked: {why}"),
+            (None, None) => "not checked against a live cluster".to_owned(),
         }
     }
 }

@@ -35,14 +35,23 @@ pub(crate) enum Right {
     EditClusterRole,
     UseController,
     WriteTargetCluster,
+    ChangeTargetCluster,
+    Retarget,
+    ClaimAudience,
     WriteTargetAccess,
     WriteNamespace,
     LabelAccess,
-    WriteAdmission,
+    ChangePolicies,
+    ChangeBindings,
+    WritePairs,
+    DeletePairs,
+    Intercept,
     ApproveSigner,
+    RequestCertificate,
+    UpdateApproval,
 }
 
-const ALL: [Right; 33] = [
+const ALL: [Right; 42] = [
     Right::Mint,
     Right::RunPod,
     Right::EditWorkload,
@@ -71,15 +80,27 @@ const ALL: [Right; 33] = [
     Right::EditClusterRole,
     Right::UseController,
     Right::WriteTargetCluster,
+    Right::ChangeTargetCluster,
+    Right::Retarget,
+    Right::ClaimAudience,
     Right::WriteTargetAccess,
     Right::WriteNamespace,
     Right::LabelAccess,
-    Right::WriteAdmission,
+    Right::ChangePolicies,
+    Right::ChangeBindings,
+    Right::WritePairs,
+    Right::DeletePairs,
+    Right::Intercept,
     Right::ApproveSigner,
+    Right::RequestCertificate,
+    Right::UpdateApproval,
 ];
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
+const CERTIFICATES: &str = "certificates.k8s.io";
+const DELETE: &[&str] = &["delete", "deletecollection"];
+const TAKE: &[&str] = &["update", "patch", "delete", "deletecollection"];
 const CHANGE: &[&str] = &["update", "patch"];
 const WRITE: &[&str] = &["create", "update", "patch"];
 
@@ -90,25 +111,8 @@ impl Right {
     fn requests(self) -> Requests {
         match self {
             Self::Mint => &[(&["create"], "", "serviceaccounts/token")],
-            Self::RunPod => &[
-                (&["create"], "", "pods"),
-                (&["create"], "apps", "deployments"),
-                (&["create"], "apps", "statefulsets"),
-                (&["create"], "apps", "daemonsets"),
-                (&["create"], "apps", "replicasets"),
-                (&["create"], "", "replicationcontrollers"),
-                (&["create"], "batch", "jobs"),
-                (&["create"], "batch", "cronjobs"),
-            ],
-            Self::EditWorkload => &[
-                (CHANGE, "apps", "deployments"),
-                (CHANGE, "apps", "statefulsets"),
-                (CHANGE, "apps", "daemonsets"),
-                (CHANGE, "apps", "replicasets"),
-                (CHANGE, "", "replicationcontrollers"),
-                (CHANGE, "batch", "jobs"),
-                (CHANGE, "batch", "cronjobs"),
-            ],
+            Self::RunPod => RUNNING_CREATES,
+            Self::EditWorkload => WORKLOAD_CHANGES,
             Self::EnterPod => &[
                 (&["create"], "", "pods/exec"),
                 (CHANGE, "", "pods/ephemeralcontainers"),
@@ -143,6 +147,9 @@ impl Right {
             Self::EditClusterRole => &[(CHANGE, RBAC, "clusterroles")],
             Self::UseController => USED_BY_CONTROLLERS,
             Self::WriteTargetCluster => &[(WRITE, "keyferry.dev", "targetclusters")],
+            Self::ChangeTargetCluster => &[(CHANGE, "keyferry.dev", "targetclusters")],
+            Self::Retarget => &[(&["retarget"], "keyferry.dev", "targetclusters")],
+            Self::ClaimAudience => &[(&["claim"], "keyferry.dev", "audiences")],
             Self::WriteTargetAccess => &[(WRITE, "keyferry.dev", "targetaccesses")],
             Self::WriteNamespace => &[
                 (WRITE, "", "namespaces"),
@@ -150,8 +157,21 @@ impl Right {
                 (CHANGE, "", "namespaces/finalize"),
             ],
             Self::LabelAccess => &[(&["label-access"], "", "namespaces")],
-            Self::WriteAdmission => WRITES_OF_ADMISSION,
-            Self::ApproveSigner => &[(&["approve"], "certificates.k8s.io", "signers")],
+            Self::ChangePolicies => &[(TAKE, ADMISSION, "validatingadmissionpolicies")],
+            Self::ChangeBindings => &[(TAKE, ADMISSION, "validatingadmissionpolicybindings")],
+            Self::WritePairs => &[(WRITE, "keyferry.dev", "audiencepairings")],
+            Self::DeletePairs => &[
+                (DELETE, "keyferry.dev", "audiencepairings"),
+                (DELETE, "apiextensions.k8s.io", "customresourcedefinitions"),
+            ],
+            Self::Intercept => INTERCEPTING_WRITES,
+            Self::ApproveSigner => &[(&["approve"], CERTIFICATES, "signers")],
+            Self::RequestCertificate => {
+                &[(&["create"], CERTIFICATES, "certificatesigningrequests")]
+            }
+            Self::UpdateApproval => {
+                &[(CHANGE, CERTIFICATES, "certificatesigningrequests/approval")]
+            }
         }
     }
 
@@ -180,6 +200,29 @@ const CONSTRAINED_IMPERSONATION: Requests = &[
     ),
 ];
 
+/// What makes a Pod.
+const RUNNING_CREATES: Requests = &[
+    (&["create"], "", "pods"),
+    (&["create"], "apps", "deployments"),
+    (&["create"], "apps", "statefulsets"),
+    (&["create"], "apps", "daemonsets"),
+    (&["create"], "apps", "replicasets"),
+    (&["create"], "", "replicationcontrollers"),
+    (&["create"], "batch", "jobs"),
+    (&["create"], "batch", "cronjobs"),
+];
+
+/// What changes the Pods that a workload makes.
+const WORKLOAD_CHANGES: Requests = &[
+    (CHANGE, "apps", "deployments"),
+    (CHANGE, "apps", "statefulsets"),
+    (CHANGE, "apps", "daemonsets"),
+    (CHANGE, "apps", "replicasets"),
+    (CHANGE, "", "replicationcontrollers"),
+    (CHANGE, "batch", "jobs"),
+    (CHANGE, "batch", "cronjobs"),
+];
+
 /// What controllers of other projects read to apply objects with a credential of their own.
 const USED_BY_CONTROLLERS: Requests = &[
     (WRITE, "kustomize.toolkit.fluxcd.io", "kustomizations"),
@@ -198,43 +241,41 @@ const USED_BY_CONTROLLERS: Requests = &[
     (WRITE, "argoproj.io", "appprojects"),
 ];
 
-/// The definitions by whose names one knows whether such a controller is there.
-pub(crate) const CONTROLLER_GROUPS: [&str; 5] = [
-    "kustomize.toolkit.fluxcd.io",
-    "helm.toolkit.fluxcd.io",
-    "source.toolkit.fluxcd.io",
-    "fluxcd.controlplane.io",
-    "argoproj.io",
+/// The definitions of the objects that a rule allows to write, of those that a controller acts on.
+pub(crate) fn controller_definitions(rule: &PolicyRule) -> impl Iterator<Item = String> {
+    let objects = USED_BY_CONTROLLERS.iter();
+    let written = objects.filter(move |(verbs, group, resource)| {
+        let mut requests = verbs.iter().map(|verb| request_of(verb, group, resource));
+        let name = rule.resource_names.first().map_or("", String::as_str);
+        requests.any(|request| rule.allows(&named(&request, name)))
+    });
+    written.map(|(_, group, resource)| format!("{resource}.{group}"))
+}
+
+/// What changes the requests of others, or sees the Secrets that they write: also the conversion of
+/// a definition's objects.
+const INTERCEPTING_WRITES: Requests = &[
+    (WRITE, ADMISSION, "mutatingadmissionpolicies"),
+    (WRITE, ADMISSION, "mutatingadmissionpolicybindings"),
+    (WRITE, ADMISSION, "mutatingwebhookconfigurations"),
+    (WRITE, ADMISSION, "validatingwebhookconfigurations"),
+    (WRITE, "apiextensions.k8s.io", "customresourcedefinitions"),
 ];
 
-const ANY_WRITE: &[&str] = &["create", "update", "patch", "delete", "deletecollection"];
-const WRITES_OF_ADMISSION: Requests = &[
-    (ANY_WRITE, ADMISSION, "validatingadmissionpolicies"),
-    (ANY_WRITE, ADMISSION, "validatingadmissionpolicybindings"),
-    (ANY_WRITE, ADMISSION, "mutatingadmissionpolicies"),
-    (ANY_WRITE, ADMISSION, "mutatingadmissionpolicybindings"),
-    (ANY_WRITE, ADMISSION, "mutatingwebhookconfigurations"),
-    (ANY_WRITE, "keyferry.dev", "audiencepairings"),
-    (
-        ANY_WRITE,
-        "apiextensions.k8s.io",
-        "customresourcedefinitions",
-    ),
-];
+fn request_of(verb: &str, group: &str, resource: &str) -> Attributes {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    Attributes::resource(
+        verb,
+        ResourceRequest {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            subresource: subresource.to_owned(),
+            ..ResourceRequest::default()
+        },
+    )
+}
 
 static REQUESTS: LazyLock<Vec<(u64, Vec<Attributes>)>> = LazyLock::new(|| {
-    let attributes = |verb: &str, group: &str, resource: &str| {
-        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        Attributes::resource(
-            verb,
-            ResourceRequest {
-                group: group.to_owned(),
-                resource: resource.to_owned(),
-                subresource: subresource.to_owned(),
-                ..ResourceRequest::default()
-            },
-        )
-    };
     ALL.iter()
         .map(|right| {
             let all = right
@@ -243,12 +284,26 @@ static REQUESTS: LazyLock<Vec<(u64, Vec<Attributes>)>> = LazyLock::new(|| {
                 .flat_map(|(verbs, group, resource)| {
                     verbs
                         .iter()
-                        .map(move |verb| attributes(verb, group, resource))
+                        .map(move |verb| request_of(verb, group, resource))
                 });
             (right.bit(), all.collect())
         })
         .collect()
 });
+
+/// Every request that opens a door, without a namespace and a name.
+pub(crate) fn door_requests() -> impl Iterator<Item = &'static Attributes> {
+    REQUESTS.iter().flat_map(|(_, requests)| requests)
+}
+
+/// The same request about objects of a namespace, or about one of a name.
+pub(crate) fn request_about(request: &Attributes, namespace: &str, name: &str) -> Attributes {
+    let mut request = named(request, name);
+    if let RequestTarget::Resource(resource) = &mut request.target {
+        namespace.clone_into(&mut resource.namespace);
+    }
+    request
+}
 
 /// A set of rights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

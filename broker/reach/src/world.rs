@@ -15,6 +15,9 @@ use serde_json::Value;
 
 pub use self::object::{Pod, Secret};
 pub use self::snapshot::{MAX_SNAPSHOT_BYTES, SnapshotError, SnapshotNote};
+use crate::act::ActNames;
+use crate::actor::Actor;
+use crate::doubt::Doubt;
 use crate::list::{ListKind, Lists};
 use crate::way::Removal;
 
@@ -48,11 +51,17 @@ pub struct Hub {
     pub(crate) namespaces: Arc<BTreeMap<String, Arc<BTreeMap<String, String>>>>,
     pub(crate) pods: Arc<Vec<Pod>>,
     pub(crate) secrets: Arc<BTreeMap<(String, String), Secret>>,
-    stored: Arc<StoredObjects>,
+    pub(crate) stored: Arc<StoredObjects>,
     removed_accesses: BTreeSet<AccessName>,
     pub(crate) pairs: Option<Arc<BTreeMap<String, BTreeSet<String>>>>,
     pub(crate) admission: Arc<BTreeMap<(ListKind, String), Value>>,
     pub(crate) definitions: Arc<BTreeSet<String>>,
+    /// The users about whom the hub itself says something else than its RBAC.
+    pub(crate) distrusted: BTreeMap<Actor, Doubt>,
+    /// The bindings of the admission policies that acts take away.
+    pub(crate) taken_policies: BTreeSet<&'static str>,
+    /// The targets to whose `allow[]` acts add.
+    pub(crate) opened_targets: Vec<ActNames>,
 }
 
 /// What was read of a target.
@@ -108,6 +117,9 @@ impl World {
                 pairs: None,
                 admission: Arc::default(),
                 definitions: Arc::default(),
+                distrusted: BTreeMap::new(),
+                taken_policies: BTreeSet::new(),
+                opened_targets: Vec::new(),
             },
             targets: BTreeMap::new(),
         }
@@ -233,6 +245,7 @@ impl Hub {
         policy
             .accesses
             .retain(|name, _| !self.removed_accesses.contains(name));
+        self.open_targets(&mut policy);
         policy
     }
 

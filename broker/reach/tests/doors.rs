@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "doors/acts.rs"]
+mod acts;
 #[path = "doors/asked.rs"]
 mod asked;
 #[path = "doors/between.rs"]

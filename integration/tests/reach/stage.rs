@@ -1,11 +1,13 @@
 //! A hub with Keyferry, all admission policies and many subjects with one right each; two targets.
 
-use keyferry_integration::control_plane::ControlPlane;
-use keyferry_integration::runner::{NotStarted, TestError};
+use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
+use keyferry_integration::pki::SigningKeyKind;
+use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::wait;
 use keyferry_integration::world::caller_token;
-use keyferry_integration::world::on_hub::{OnHub, secret_path};
+use keyferry_integration::world::on_hub::{OnHub, audience, secret_path};
 use serde_json::{Value, json};
+use std::ops::Deref;
 use std::time::Duration;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -117,21 +119,222 @@ pub(super) fn rights() -> Vec<(&'static str, Value)> {
             json!([named(rbac(&["clusterroles"], &["bind"]), &["reach-minter"])]),
         ),
         ("", json!([rule(&["*"], &["*"], &["*"])])),
-        // Not evaluated.
         (
             "",
             json!([rule(&["keyferry.dev"], &["targetclusters"], &["patch"])]),
         ),
     ]
+    .into_iter()
+    .chain(rights_to_act())
+    .chain(rights_that_open_nothing())
+    .collect()
 }
 
-pub(super) async fn start() -> Result<OnHub, NotStarted> {
-    let world = OnHub::start().await?;
+/// Doors 9 and 10, with and without what they open: at target-c, `stranger` has rights and no
+/// access.
+fn rights_to_act() -> Vec<(&'static str, Value)> {
+    let keyferry = |resource: &str, verb: &str| json!({ "apiGroups": ["keyferry.dev"], "resources": [resource], "verbs": [verb] });
+    let admission = |resource: &str, verb: &str| json!({ "apiGroups": ["admissionregistration.k8s.io"], "resources": [resource], "verbs": [verb] });
+    let stranger = json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"], "resourceNames": ["stranger"] });
+    let bindings = "validatingadmissionpolicybindings";
+    vec![
+        ("tenant-a", json!([stranger])),
+        (
+            "tenant-a",
+            json!([keyferry("targetaccesses", "create"), stranger]),
+        ),
+        (
+            "",
+            json!([
+                keyferry("targetaccesses", "create"),
+                keyferry("targetclusters", "patch")
+            ]),
+        ),
+        (
+            "",
+            json!([
+                keyferry("targetaccesses", "create"),
+                keyferry("targetclusters", "patch"),
+                stranger
+            ]),
+        ),
+        ("", json!([admission(bindings, "delete")])),
+        ("", json!([admission(bindings, "delete"), stranger])),
+        ("", json!([admission(bindings, "create"), stranger])),
+        (
+            "",
+            json!([admission("validatingadmissionpolicies", "create")]),
+        ),
+        ("tenant-a", json!([admission(bindings, "delete"), stranger])),
+    ]
+}
+
+/// Each is near a right that opens a door.
+fn rights_that_open_nothing() -> Vec<(&'static str, Value)> {
+    let rows: [(&str, &str, &str, &str, &str); 36] = [
+        ("keyferry-system", "", "secrets", "get", "keyferry-seal"),
+        (
+            "keyferry-system",
+            "",
+            "secrets",
+            "get",
+            "keyferry-issuer-target-a",
+        ),
+        ("", "certificates.k8s.io", "signers", "approve", ""),
+        (
+            "",
+            "certificates.k8s.io",
+            "certificatesigningrequests",
+            "create",
+            "",
+        ),
+        (
+            "",
+            "certificates.k8s.io",
+            "certificatesigningrequests/approval",
+            "update",
+            "",
+        ),
+        (
+            "tenant-a",
+            "kustomize.toolkit.fluxcd.io",
+            "kustomizations",
+            "create",
+            "",
+        ),
+        ("", "argoproj.io", "applications", "create", ""),
+        ("", "keyferry.dev", "targetaccesses", "delete", ""),
+        ("", "keyferry.dev", "targetclusters", "create", ""),
+        ("", "keyferry.dev", "targetclusters", "delete", ""),
+        ("tenant-a", "keyferry.dev", "targetaccesses", "create", ""),
+        ("tenant-a", "", "serviceaccounts", "get", ""),
+        ("tenant-a", "", "serviceaccounts/token", "get", ""),
+        (
+            "tenant-a",
+            "authentication.k8s.io",
+            "serviceaccounts/token",
+            "create",
+            "",
+        ),
+        ("tenant-a", "", "serviceaccounts/token", "create", "nobody"),
+        ("subjects", "", "serviceaccounts/token", "create", "nobody"),
+        ("tenant-a", "", "pods/portforward", "create", ""),
+        ("tenant-a", "", "pods", "delete", ""),
+        ("tenant-a", "", "namespaces", "patch", ""),
+        ("", "", "nodes", "get", ""),
+        ("tenant-b", "", "secrets", "create", ""),
+        ("tenant-b", "", "secrets", "delete", ""),
+        ("", "rbac.authorization.k8s.io", "clusterroles", "get", ""),
+        (
+            "tenant-a",
+            "rbac.authorization.k8s.io",
+            "roles",
+            "create",
+            "",
+        ),
+        ("tenant-a", "", "pods", "watch", ""),
+        ("tenant-a", "", "pods/status", "update", ""),
+        ("tenant-a", "", "pods/eviction", "create", ""),
+        ("tenant-a", "", "services", "create", ""),
+        ("tenant-a", "", "events", "create", ""),
+        ("tenant-b", "", "configmaps", "update", ""),
+        ("tenant-b", "apps", "deployments/scale", "update", ""),
+        ("tenant-b", "batch", "jobs", "delete", ""),
+        ("", "authentication.k8s.io", "tokenreviews", "create", ""),
+        (
+            "",
+            "authorization.k8s.io",
+            "subjectaccessreviews",
+            "create",
+            "",
+        ),
+        ("", "", "persistentvolumes", "create", ""),
+        ("tenant-a", "keyferry.dev", "targetaccesses", "get", ""),
+    ];
+    rows.into_iter()
+        .map(|(namespace, group, resource, verb, name)| {
+            let mut rule =
+                json!({ "apiGroups": [group], "resources": [resource], "verbs": [verb] });
+            if !name.is_empty() {
+                rule["resourceNames"] = json!([name]);
+            }
+            (namespace, json!([rule]))
+        })
+        .collect()
+}
+
+/// The hub with its two targets, and a third one that trusts more accounts by another file.
+pub(super) struct Stage {
+    on_hub: OnHub,
+    third: ControlPlane,
+}
+
+impl Deref for Stage {
+    type Target = OnHub;
+
+    fn deref(&self) -> &OnHub {
+        &self.on_hub
+    }
+}
+
+impl Fixture for Stage {
+    fn log_tails(&self) -> String {
+        self.on_hub.log_tails()
+    }
+}
+
+impl Stage {
+    pub(super) fn planes(&self) -> [&ControlPlane; 3] {
+        let [a, b] = &self.on_hub.targets;
+        [a, b, &self.third]
+    }
+
+    /// The spec of the TargetCluster of the third target.
+    pub(super) fn third_spec(&self) -> Value {
+        json!({ "address": self.third.url(), "caBundle": self.third.ca_pem(), "audience": audience("target-c"),
+            "allow": [{ "namespaces": TENANTS, "serviceAccounts": ["reconciler"], "deliveries": ["HTTP"] }] })
+    }
+}
+
+/// Its file maps groups, has another prefix, and trusts three accounts.
+async fn start_third(on_hub: &OnHub) -> Result<ControlPlane, TestError> {
+    let file = std::fs::read_to_string(on_hub.targets[0].authentication_config_path()?)?;
+    let accounts = [
+        "tenant-a:reconciler",
+        "tenant-b:reconciler",
+        "tenant-a:stranger",
+    ];
+    let accounts = accounts
+        .map(|it| format!("'system:serviceaccount:{it}'"))
+        .join(", ");
+    let file = file
+        .replace(&audience("target-a"), &audience("target-c"))
+        .replace("'system:serviceaccount:tenant-a:reconciler'", &accounts)
+        .replace(
+            "prefix: \"hub:\"",
+            "prefix: \"other:\"\n      groups:\n        expression: \"['tenants']\"",
+        );
+    assert!(
+        file.contains("other:") && file.contains("tenant-a:stranger"),
+        "{file}"
+    );
+    let spec = ControlPlaneSpec {
+        signing_key: SigningKeyKind::EcdsaP256,
+        authentication_config: Some(file),
+        ..ControlPlaneSpec::named("target-c")
+    };
+    on_hub.ground.control_plane(spec).await
+}
+
+pub(super) async fn start() -> Result<Stage, NotStarted> {
+    let on_hub = OnHub::start().await?;
+    let third = start_third(&on_hub).await.map_err(NotStarted::failed)?;
+    let world = Stage { on_hub, third };
     prepare(&world).await.map_err(NotStarted::failed)?;
     Ok(world)
 }
 
-async fn prepare(world: &OnHub) -> Result<(), TestError> {
+async fn prepare(world: &Stage) -> Result<(), TestError> {
     let hub = &world.hub;
     hub.create_namespace(SUBJECTS).await?;
     for account in [ROBOT, "bystander"] {
@@ -160,7 +363,14 @@ async fn prepare(world: &OnHub) -> Result<(), TestError> {
         let user = format!("hub:system:serviceaccount:{tenant}:reconciler");
         put_target_rights(&world.targets[index], index, &user).await?;
     }
+    world.put_target("target-c", &world.third_spec()).await?;
+    for tenant in TENANTS {
+        let access = json!({ "deliveries": [{ "name": "http", "type": "HTTP" }] });
+        world.put_access(tenant, "c", "target-c", &access).await?;
+    }
+    put_third_rights(world.planes()[2]).await?;
     let caller = caller_token(hub, "tenant-a", "reconciler").await?;
+    world.broker.exchange_in_time(&caller, "tenant-a/c").await?;
     world.broker.exchange_in_time(&caller, "tenant-a/a").await?;
     let secret = secret_path("tenant-b", "b-kubeconfig");
     let minute = Duration::from_secs(60);
@@ -231,7 +441,7 @@ async fn grant(
 /// A Pod of the reconciler with a token for its target, and one of another account. They run as far
 /// as their status says: there is no kubelet.
 async fn put_pods(hub: &ControlPlane) -> Result<(), TestError> {
-    let audience = keyferry_integration::world::on_hub::audience("target-a");
+    let audience = audience("target-a");
     for (name, account, sources) in [
         (
             "worker",
@@ -257,6 +467,20 @@ async fn put_pods(hub: &ControlPlane) -> Result<(), TestError> {
             .await?;
     }
     Ok(())
+}
+
+async fn put_third_rights(plane: &ControlPlane) -> Result<(), TestError> {
+    for namespace in ["apps", "infra"] {
+        plane.create_namespace(namespace).await?;
+    }
+    let group =
+        json!({ "kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "tenants" });
+    let read = json!([{ "apiGroups": ["", "apps"], "resources": ["pods", "deployments", "configmaps"], "verbs": ["get", "list", "watch"] }]);
+    grant(plane, "apps", "read", &read, &[group]).await?;
+    let user = "other:system:serviceaccount:tenant-a:stranger";
+    let user = json!({ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user });
+    let change = json!([{ "apiGroups": ["apps"], "resources": ["*"], "verbs": ["update", "patch", "delete"] }]);
+    grant(plane, "apps", "change", &change, &[user]).await
 }
 
 async fn put_target_rights(

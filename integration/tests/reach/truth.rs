@@ -9,12 +9,13 @@ use http::Method;
 use keyferry_integration::control_plane::Whom;
 use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::TestError;
+use keyferry_integration::wait;
 use keyferry_integration::world::caller_token;
-use keyferry_integration::world::on_hub::{OnHub, audience, secret_path};
+use keyferry_integration::world::on_hub::{audience, secret_path};
 use keyferry_reach::Subject;
 use serde_json::{Value, json};
 
-use super::stage::{ROBOT, SUBJECTS, TENANTS};
+use super::stage::{ROBOT, SUBJECTS, Stage, TENANTS};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -33,13 +34,13 @@ enum Identity {
 }
 
 pub(super) struct Truth<'a> {
-    world: &'a OnHub,
+    world: &'a Stage,
     /// The accounts of the hub that matter.
     accounts: Vec<(String, String)>,
 }
 
 impl<'a> Truth<'a> {
-    pub(super) async fn new(world: &'a OnHub) -> Result<Self, TestError> {
+    pub(super) async fn new(world: &'a Stage) -> Result<Self, TestError> {
         let mut accounts = Vec::new();
         for namespace in TENANTS {
             let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
@@ -110,6 +111,13 @@ impl<'a> Truth<'a> {
         for namespace in taken {
             self.give_back(identity, &namespace).await?;
         }
+        if self
+            .mint(&client, "tenant-a", "stranger", &mut Tokens::new())
+            .await
+        {
+            self.write_policy(&client, tokens).await?;
+            self.take_policy(&client, tokens).await?;
+        }
         for (pod, account) in [("worker", "reconciler"), ("plain", "stranger")] {
             if self.may_exec(identity, pod).await? {
                 match pod {
@@ -162,7 +170,13 @@ impl<'a> Truth<'a> {
         tokens: &mut Tokens,
     ) -> Result<(), TestError> {
         let caller = caller_token(&self.world.hub, namespace, name).await?;
-        for (index, access) in ["tenant-a/a", "tenant-b/b"].into_iter().enumerate() {
+        let accesses = [
+            (0, "tenant-a/a"),
+            (1, "tenant-b/b"),
+            (2, "tenant-a/c"),
+            (2, "tenant-b/c"),
+        ];
+        for (index, access) in accesses {
             let answer = self.world.broker.exchange(&caller, access).await?;
             if answer.status == 200 {
                 tokens.insert((index, answer.token()?));
@@ -187,8 +201,8 @@ impl<'a> Truth<'a> {
         if client.create(&path, &request(&[])).await.is_err() {
             return false;
         }
-        for index in 0..self.world.targets.len() {
-            let audience = audience(self.world.targets[index].name());
+        for index in 0..self.world.planes().len() {
+            let audience = audience(self.world.planes()[index].name());
             if let Ok(answer) = client.create(&path, &request(&[audience])).await
                 && let Some(token) = answer["status"]["token"].as_str()
             {
@@ -305,6 +319,72 @@ impl<'a> Truth<'a> {
         Ok(taken)
     }
 
+    /// Door 9: allows an account at the third target, writes an access of it, and exchanges.
+    async fn write_policy(
+        &self,
+        client: &RestClient,
+        tokens: &mut Tokens,
+    ) -> Result<(), TestError> {
+        let mut spec = self.world.third_spec();
+        let rule = json!({ "namespaces": ["tenant-a"], "serviceAccounts": ["stranger"], "deliveries": ["HTTP"] });
+        spec["allow"].as_array_mut().ok_or("no allow[]")?.push(rule);
+        let target = "/apis/keyferry.dev/v1alpha1/targetclusters/target-c";
+        if client
+            .patch(target, &json!({ "spec": spec }))
+            .await
+            .is_err()
+        {
+            return Ok(());
+        }
+        let path = "/apis/keyferry.dev/v1alpha1/namespaces/tenant-a/targetaccesses";
+        let access = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": { "name": "tried" },
+            "spec": { "targetClusterRef": { "name": "target-c" }, "serviceAccountName": "stranger",
+                "deliveries": [{ "name": "http", "type": "HTTP" }] } });
+        let admin = self.world.hub.admin();
+        if client.create(path, &access).await.is_ok() {
+            let caller = caller_token(&self.world.hub, "tenant-a", "stranger").await?;
+            let answer = self
+                .world
+                .broker
+                .exchange_in_time(&caller, "tenant-a/tried")
+                .await?;
+            tokens.insert((2, answer.token()?));
+            admin.delete(&format!("{path}/tried")).await?;
+        }
+        self.world
+            .put_target("target-c", &self.world.third_spec())
+            .await?;
+        self.until_paired(false).await
+    }
+
+    /// Door 10: takes the binding away that keeps accounts from the audiences of targets, and mints.
+    async fn take_policy(&self, client: &RestClient, tokens: &mut Tokens) -> Result<(), TestError> {
+        let path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-pairing";
+        let admin = self.world.hub.admin();
+        let binding = admin.get(path).await?;
+        if client.delete(path).await.is_err() {
+            return Ok(());
+        }
+        self.until_paired(true).await?;
+        self.mint(client, "tenant-a", "stranger", tokens).await;
+        let binding = json!({ "apiVersion": binding["apiVersion"], "kind": binding["kind"],
+            "metadata": { "name": "keyferry-pairing" }, "spec": binding["spec"] });
+        admin.apply(path, &binding).await?;
+        self.until_paired(false).await
+    }
+
+    /// Waits until the hub issues, or refuses, tokens of `stranger` for the third target.
+    async fn until_paired(&self, is_issued: bool) -> Result<(), TestError> {
+        let limit = Duration::from_secs(60);
+        wait::until("the hub follows the act", limit, || async {
+            let mut tokens = Tokens::new();
+            let admin = self.world.hub.admin();
+            self.mint(admin, "tenant-a", "stranger", &mut tokens).await;
+            Ok(tokens.iter().any(|(target, _)| *target == 2) == is_issued)
+        })
+        .await
+    }
+
     async fn give_back(&self, identity: &Identity, namespace: &str) -> Result<(), TestError> {
         let path = format!("{RBAC}/namespaces/{namespace}/rolebindings/taken");
         self.world.hub.admin().delete(&path).await?;
@@ -356,12 +436,12 @@ async fn impersonates(
 
 /// What a token may do at its target, by a review that the token itself asks for.
 pub(super) struct TargetTruth<'a> {
-    world: &'a OnHub,
+    world: &'a Stage,
     reviews: BTreeMap<(usize, String, usize), bool>,
 }
 
 impl<'a> TargetTruth<'a> {
-    pub(super) fn new(world: &'a OnHub) -> Self {
+    pub(super) fn new(world: &'a Stage) -> Self {
         Self {
             world,
             reviews: BTreeMap::new(),
@@ -381,7 +461,7 @@ impl<'a> TargetTruth<'a> {
         if let Some(known) = self.reviews.get(&key) {
             return Ok(*known);
         }
-        let plane = &self.world.targets[target];
+        let plane = self.world.planes()[target];
         let client = plane.as_bearer(token)?;
         let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": { "resourceAttributes": attributes } });

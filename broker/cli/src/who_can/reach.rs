@@ -26,7 +26,7 @@ pub(crate) struct ReachArgs {
 }
 
 /// Prints what the subject reaches; returns the exit code.
-pub(crate) fn run(args: &ReachArgs) -> ExitCode {
+pub(crate) async fn run(args: ReachArgs) -> ExitCode {
     let question = Question {
         request: None,
         targets: args.targets.iter().cloned().collect(),
@@ -34,5 +34,5 @@ pub(crate) fn run(args: &ReachArgs) -> ExitCode {
         is_thorough: true,
         now: SystemClock::start().now().wall,
     };
-    print_answers(&args.snapshot, &question)
+    print_answers(&args.snapshot, &question).await
 }

@@ -31,10 +31,30 @@ pub(super) fn read(folder: &Path, world: &mut World) -> Result<Vec<String>, Comm
     for part in ["hub", "targets"] {
         list_files(folder, &PathBuf::from(part), &mut files)?;
     }
+    read_files(folder, "", files, world)
+}
+
+/// Reads the folders of targets: NAME/FILE and NAME/rbac/FILE.
+///
+/// # Errors
+/// A file cannot be read, or has a mistake.
+pub(super) fn read_targets(folder: &Path, world: &mut World) -> Result<Vec<String>, CommandError> {
+    let mut files = Vec::new();
+    list_files(folder, Path::new(""), &mut files)?;
+    read_files(folder, "targets/", files, world)
+}
+
+/// Reads files of a folder, whose paths in a snapshot begin with the prefix.
+fn read_files(
+    folder: &Path,
+    prefix: &str,
+    mut files: Vec<PathBuf>,
+    world: &mut World,
+) -> Result<Vec<String>, CommandError> {
     if files.is_empty() {
         return Err(CommandError::with_fix(
             format!("{} has no file below hub or targets", folder.display()),
-            "give the folder that has the folder hub",
+            "give the folder that has the folder hub, or with --target-files that of the targets",
         ));
     }
     files.sort();
@@ -48,7 +68,10 @@ pub(super) fn read(folder: &Path, world: &mut World) -> Result<Vec<String>, Comm
         let text = String::from_utf8(bytes)
             .map_err(|_| CommandError::new(format!("{} is not UTF-8", path.display())))?;
         let added = world
-            .add_file(&partial.path_of(&file.to_string_lossy()), &text)
+            .add_file(
+                &partial.path_of(&format!("{prefix}{}", file.display())),
+                &text,
+            )
             .map_err(|error| CommandError::of_line(&error.to_string()))?;
         notes.extend(added.and_then(|note| words(&note)));
     }

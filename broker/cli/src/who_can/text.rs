@@ -9,7 +9,10 @@ const MAX_MISSES: usize = 10;
 
 /// The answers, each with its ways, below a sentence that answers the question.
 pub(super) fn tree(report: &Report) -> String {
-    let mut lines = Vec::new();
+    let disagreements = report.disagreements.iter();
+    let mut lines: Vec<String> = disagreements
+        .map(|text| format!("disagrees: {text}; what rests on it is undetermined"))
+        .collect();
     for counts in &report.targets {
         let answers: Vec<&ReportedAnswer> = report
             .answers
@@ -22,7 +25,7 @@ pub(super) fn tree(report: &Report) -> String {
         push_answers(report, &answers, &mut lines);
     }
     if report.targets.is_empty() {
-        lines.push("there is no target in the snapshot".to_owned());
+        lines.push("there is no target".to_owned());
     }
     for missing in &report.unread_subjects {
         lines.push(format!(
@@ -39,14 +42,15 @@ pub(super) fn tree(report: &Report) -> String {
     }
     lines.push(format!("assumes: {}", report.assumptions.join("; ")));
     lines.push(format!(
-        "doors {} of list {} were evaluated; not checked against a live cluster",
+        "doors {} of list {} were evaluated; {}",
         report
             .evaluated_doors
             .iter()
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join(", "),
-        report.doors
+        report.doors,
+        report.checked_words()
     ));
     lines.join("\n")
 }

@@ -125,17 +125,16 @@ impl<'a, 'w> Arrivals<'a, 'w> {
             .that_allow(&request)
             .find(|(set, _)| !matches!(set.source, crate::granted::Source::OwnGrant(_)));
         if let Some((set, rule)) = review {
-            return Ok((set.hops(None, rule, 1), Vec::new()));
+            let distrusted = self.search.world.hub.distrusted.get(&actor);
+            let doubts = distrusted.into_iter().cloned().collect();
+            return Ok((set.hops(None, rule, 1), doubts));
         }
         if let Some((set, rule)) = granted.that_allow(&request).next() {
             return Ok((set.hops(None, rule, 1), Vec::new()));
         }
-        let doubts: Vec<Doubt> = rights
-            .doubts
-            .iter()
-            .chain(&granted.doubts)
-            .cloned()
-            .collect();
+        let unread = rights.doubts.iter().chain(&granted.doubts);
+        let distrusted = self.search.world.hub.distrusted.get(&actor);
+        let doubts: Vec<Doubt> = unread.chain(distrusted).cloned().collect();
         match doubts.is_empty() {
             true => Err(format!(
                 "caller {} may not create tokens of {}",

@@ -4,12 +4,15 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
+use keyferry_api::config::Policy;
+use keyferry_api::name::ObjectName;
 use keyferry_kube_rbac::Attributes;
 
 use super::Question;
 use super::arrival::{Arrival, Arrivals};
 use super::verdict::{Verdict, Way};
 use crate::accounts::AccountSet;
+use crate::act::Act;
 use crate::actor::Actor;
 use crate::cut::smallest_meeting_set;
 use crate::doubt::Doubt;
@@ -19,6 +22,7 @@ use crate::list::ListKind;
 use crate::subject::Subject;
 use crate::target_rights::{RightAnswer, named};
 use crate::target_tokens::{Outcome, TargetTokens};
+use crate::way::{Hop, Removal};
 
 /// How many ways an answer keeps.
 const MAX_WAYS: usize = 16;
@@ -69,6 +73,11 @@ impl<'a, 'w> Judge<'a, 'w> {
         judge
     }
 
+    /// The policy of its world.
+    pub(crate) fn policy(&self) -> &'w Policy {
+        self.search.policy
+    }
+
     fn index_targets(&mut self) {
         let indexes: BTreeMap<_, usize> = self
             .targets
@@ -104,7 +113,7 @@ impl<'a, 'w> Judge<'a, 'w> {
 
     /// The verdicts about a subject. Targets about which nothing speaks for a yes are left out,
     /// unless the question is thorough.
-    pub(crate) fn verdicts(&self, subject: &Subject) -> Vec<(&TargetTokens<'w>, Verdict)> {
+    pub(crate) fn judge_subject(&self, subject: &Subject) -> JudgedSubject {
         let closure = self.search.closure(subject);
         let actor = Actor::of_subject(subject);
         let is_superuser = self.search.rights.granted(&actor).is_superuser();
@@ -120,9 +129,12 @@ impl<'a, 'w> Judge<'a, 'w> {
         let judged = indexes.into_iter().filter_map(|index| {
             let target = self.targets.get(index)?;
             let verdict = self.judge(index, target, &closure, &direct, &anything);
-            Some((target, verdict))
+            Some((target.name.clone(), verdict))
         });
-        judged.collect()
+        JudgedSubject {
+            verdicts: judged.collect(),
+            acts: SubjectActs::of(&closure),
+        }
     }
 
     /// The targets for which the subject may have a token.
@@ -138,7 +150,7 @@ impl<'a, 'w> Judge<'a, 'w> {
                     let delivered = self.search.delivered.get(*index);
                     delivered.map(|it| it.account).into_iter().collect()
                 }
-                Node::Actor(_) | Node::Anything => continue,
+                Node::Actor(_) | Node::Act(_) | Node::Anything => continue,
             };
             has_tokens = true;
             for account in accounts {
@@ -302,6 +314,78 @@ impl<'a, 'w> Judge<'a, 'w> {
         let mut memo = self.rights.borrow_mut();
         memo.insert(key, Rc::clone(&answer));
         Some(answer)
+    }
+}
+
+/// The verdicts about a subject, and what it can change.
+pub(crate) struct JudgedSubject {
+    pub(crate) verdicts: BTreeMap<ObjectName, Verdict>,
+    pub(crate) acts: SubjectActs,
+}
+
+/// The acts of a subject, with the steps to them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SubjectActs {
+    pub(crate) acts: BTreeSet<Act>,
+    hops: Vec<Hop>,
+    pub(crate) doubts: BTreeSet<Doubt>,
+}
+
+impl SubjectActs {
+    fn of(closure: &Closure) -> Self {
+        let mut acts = Self::default();
+        for node in closure.nodes() {
+            let Node::Act(act) = node else { continue };
+            let (hops, doubts) = closure.way_to(node);
+            acts.acts.insert(act.clone());
+            acts.hops.extend(hops);
+            acts.doubts.extend(doubts);
+        }
+        acts.hops.sort();
+        acts.hops.dedup();
+        acts
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        self.acts.extend(more.acts);
+        self.hops.extend(more.hops);
+        self.hops.sort();
+        self.hops.dedup();
+        self.doubts.extend(more.doubts);
+    }
+
+    /// The verdict that holds now, from the one in the world after the acts. What an act writes is
+    /// not there to be removed.
+    pub(crate) fn verdict_before(&self, after: Verdict, policy: &Policy) -> Verdict {
+        let Verdict::Yes { mut ways, has_more } = after else {
+            return after;
+        };
+        if !self.doubts.is_empty() {
+            return Verdict::Undetermined {
+                doubts: self.doubts.clone(),
+            };
+        }
+        for way in &mut ways {
+            for hop in &mut way.hub {
+                let is_new = |removal: &Removal| match removal {
+                    Removal::Access(name) => !policy.accesses.contains_key(name),
+                    Removal::Binding(..) => false,
+                };
+                hop.removal = hop.removal.take().filter(|removal| !is_new(removal));
+            }
+            let note = Hop::note("changes the hub with that, and then");
+            let acts = self.hops.iter().cloned().chain([note]);
+            way.hub.splice(0..0, acts);
+        }
+        Verdict::Yes { ways, has_more }
+    }
+
+    /// Nothing decides what the acts open.
+    pub(crate) fn undecided(&self) -> Verdict {
+        let door = self.hops.iter().find_map(|hop| hop.door).unwrap_or(9);
+        Verdict::Undetermined {
+            doubts: BTreeSet::from([Doubt::door(door, &self.hops)]),
+        }
     }
 }
 

@@ -14,6 +14,11 @@ use crate::list::{ListKind, Lists};
 
 /// The most bytes of a snapshot.
 pub const MAX_SNAPSHOT_BYTES: u64 = 256 << 20;
+/// On how many threads a list is parsed at most, and how many items make another one worth it.
+const MAX_THREADS: usize = 8;
+const MIN_ITEMS_PER_THREAD: usize = 500;
+/// The most bytes of the file with a release.
+const MAX_RELEASE_BYTES: usize = 64;
 
 /// A file of a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -161,10 +166,7 @@ fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
         return Ok(listed(vec![document]));
     }
     if let Some(items) = items_of_kubectl(text) {
-        let mut objects = Vec::with_capacity(items.items.len());
-        for item in &items.items {
-            objects.push(serde_saphyr::from_str::<Value>(item).map_err(|_| syntax())?);
-        }
+        let objects = parse_items(&items.items).ok_or_else(syntax)?;
         let head: Value = serde_saphyr::from_str(&items.head).map_err(|_| syntax())?;
         return Ok(Listed {
             objects,
@@ -173,6 +175,26 @@ fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
     }
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|_| syntax())?;
     Ok(listed(documents))
+}
+
+/// Parses items, on a few threads if they are many; `None` if one is no YAML. Parsing is most of the
+/// time that a large snapshot takes.
+fn parse_items(items: &[String]) -> Option<Vec<Value>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let length = items.len().div_ceil(threads.min(MAX_THREADS));
+    let parse = |items: &[String]| -> Option<Vec<Value>> {
+        let parsed = items.iter().map(|item| serde_saphyr::from_str(item).ok());
+        parsed.collect()
+    };
+    std::thread::scope(|scope| {
+        let parts = items.chunks(length.max(MIN_ITEMS_PER_THREAD));
+        let parts: Vec<_> = parts.map(|part| scope.spawn(move || parse(part))).collect();
+        let mut objects = Vec::with_capacity(items.len());
+        for part in parts {
+            objects.extend(part.join().ok()??);
+        }
+        Some(objects)
+    })
 }
 
 /// Takes the lists among documents apart.

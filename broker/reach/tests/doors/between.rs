@@ -123,7 +123,7 @@ fn everything_between_subject_and_right_decides() {
                 .without("ValidatingAdmissionPolicyBinding", "keyferry-author")
                 .and(&access),
             "tenant-a/ci",
-            "undetermined",
+            "no",
         ),
         (
             "labels without a selector",

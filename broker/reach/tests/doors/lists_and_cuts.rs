@@ -20,6 +20,18 @@ fn a_list_that_was_not_read_turns_no_answer_into_its_opposite() {
         with_right("tenant-b", &rule(CORE, "secrets", "list"))
             .replace("name: ci", "name: web")
             .replace("given", "reader"),
+        // Doors 9, 10 and 12.
+        with_right(
+            "",
+            "{apiGroups: [keyferry.dev], resources: [targetclusters, targetaccesses], verbs: [create, patch]}, \
+             {apiGroups: [admissionregistration.k8s.io], resources: ['*'], verbs: [delete]}, \
+             {apiGroups: [''], resources: [serviceaccounts/token], verbs: [create], resourceNames: [web, idle]}",
+        )
+        .replace("name: ci, namespace: tenant-a", "name: idle, namespace: tenant-d")
+        .replace("given", "actor"),
+        with_right("", "{apiGroups: [certificates.k8s.io], resources: ['*'], verbs: [create, update, approve]}")
+            .replace("name: ci", "name: stranger")
+            .replace("given", "approver"),
     ];
     let rich = Snapshot::usual().and(&rights.concat());
     let whole = words_of_all(&rich.to_world());
@@ -33,7 +45,9 @@ fn a_list_that_was_not_read_turns_no_answer_into_its_opposite() {
     );
     let mut lines = Vec::new();
     for kind in ListKind::ALL {
-        let blind = words_of_all(&rich.clone().unread(kind).to_world());
+        let blind = rich.clone().unread(kind).to_world();
+        assert_gaps_are_named(&whole, &blind, kind);
+        let blind = words_of_all(&blind);
         lines.push(format!("{}: {}", kind.resource(), compare(&whole, &blind)));
     }
     for kind in ListKind::RBAC {
@@ -47,6 +61,18 @@ fn a_list_that_was_not_read_turns_no_answer_into_its_opposite() {
         ));
     }
     insta::assert_snapshot!("lists-taken-away", lines.join("\n"));
+}
+
+/// Whoever became undetermined is told of the list that was taken away.
+fn assert_gaps_are_named(whole: &Words, blind: &World, kind: ListKind) {
+    for answer in ask(blind, None).answers {
+        let was = whole.get(&answer.subject).copied();
+        if let (Verdict::Undetermined { doubts }, Some("yes" | "no")) = (&answer.verdict, was) {
+            let texts: Vec<String> = doubts.iter().map(keyferry_reach::Doubt::decide).collect();
+            let is_named = texts.iter().any(|text| text.contains(kind.resource()));
+            assert!(is_named, "{}: {kind:?}: {texts:?}", answer.subject);
+        }
+    }
 }
 
 type Words = BTreeMap<Subject, &'static str>;

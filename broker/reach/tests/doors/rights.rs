@@ -296,7 +296,7 @@ fn rights_of_the_hub_open_their_doors() {
             "9 targets",
             "",
             rule("apiGroups: [keyferry.dev]", "targetclusters", "patch"),
-            "undetermined",
+            "no",
         ),
         (
             "9 accesses",
@@ -312,7 +312,7 @@ fn rights_of_the_hub_open_their_doors() {
                 "validatingadmissionpolicies",
                 "patch",
             ),
-            "undetermined",
+            "no",
         ),
         (
             "11",
@@ -324,7 +324,7 @@ fn rights_of_the_hub_open_their_doors() {
             "12",
             "",
             rule("apiGroups: [certificates.k8s.io]", "signers", "approve"),
-            "undetermined",
+            "no",
         ),
         (
             "everything",

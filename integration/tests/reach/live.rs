@@ -1,0 +1,72 @@
+//! The command itself, which reads the hub and the targets and asks the hub about a sample.
+
+use std::collections::BTreeMap;
+
+use keyferry_integration::runner::TestError;
+use keyferry_integration::world::on_hub::ISSUER;
+use serde_json::Value;
+
+use super::stage::Stage;
+
+/// The answers of `keyferry who-can get deployments.apps` in apps, by target and subject, without
+/// those that are no.
+pub(super) async fn read_answers(
+    world: &Stage,
+) -> Result<BTreeMap<(String, String), String>, TestError> {
+    let folder = tempfile::tempdir()?;
+    let (kubeconfigs, files) = (
+        folder.path().join("kubeconfigs"),
+        folder.path().join("files"),
+    );
+    std::fs::create_dir(&kubeconfigs)?;
+    for plane in world.planes() {
+        let of_target = files.join(plane.name());
+        std::fs::create_dir_all(&of_target)?;
+        let file = plane.authentication_config_path()?;
+        std::fs::copy(file, of_target.join("authentication.yaml"))?;
+        let name = format!("{}.yaml", plane.name());
+        std::fs::copy(plane.admin_kubeconfig(), kubeconfigs.join(name))?;
+    }
+    let text = |path: &std::path::Path| path.display().to_string();
+    let (hub, kubeconfigs, files) = (
+        text(world.hub.admin_kubeconfig()),
+        text(&kubeconfigs),
+        text(&files),
+    );
+    let arguments = [
+        "who-can",
+        "get",
+        "deployments.apps",
+        "--target-namespace",
+        "apps",
+        "--all",
+        "--kubeconfig",
+        &hub,
+        "--issuer",
+        ISSUER,
+        "--target-kubeconfigs",
+        &kubeconfigs,
+        "--target-files",
+        &files,
+        "-o",
+        "json",
+    ];
+    let output = world.ground.binary().run(&arguments, &[]).await?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let warned = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        matches!(output.status.code(), Some(0 | 3)),
+        "{printed}{warned}"
+    );
+    assert_eq!(warned, "");
+    let report: Value = serde_json::from_str(&printed)?;
+    assert_eq!(report["checked"], 200, "{}", report["notChecked"]);
+    assert_eq!(report["disagreements"], Value::Null);
+    let answers = report["answers"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let by_subject = answers.iter().map(|answer| {
+        let subject = format!("{} {}", text(&answer["kind"]), text(&answer["subject"]));
+        ((text(&answer["target"]), subject), text(&answer["answer"]))
+    });
+    Ok(by_subject.collect())
+}
