@@ -53,6 +53,7 @@ mod trust;
 mod ui;
 mod verify;
 mod version;
+mod what_if;
 mod who_can;
 mod whoami;
 pub mod wiring;
@@ -148,6 +149,11 @@ enum Command {
     /// From a snapshot of the hub and its targets. It works without a cluster and without a
     /// network.
     Reach(who_can::ReachArgs),
+    /// Predict which ways to targets a change opens and closes, and what it breaks.
+    ///
+    /// From a snapshot and the objects of the change, or from two snapshots. With --check it fails on
+    /// new access. It works without a cluster and without a network.
+    WhatIf(Box<what_if::WhatIfArgs>),
     /// Write the hub's discovery documents as files.
     ///
     /// For a bucket or a plain web server.
@@ -313,6 +319,7 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Lint(args) => Some(lint::run(args)),
         Command::WhoCan(args) => Some(who_can::run(args)),
         Command::Reach(args) => Some(who_can::run_reach(args)),
+        Command::WhatIf(args) => Some(what_if::run(args)),
         Command::Explain(args) => Some(explain::run(args)),
         Command::Crds(args) => Some(crds::run(args)),
         Command::Inputs(args) => Some(inputs::run(args)),
@@ -363,8 +370,9 @@ mod tests {
 
     use super::Cli;
 
-    /// Old spellings that are hidden: in the command that takes one, it has no other meaning.
-    const OLD_SPELLINGS: [(&str, &str); 9] = [
+    /// Old and short spellings that are hidden: in the command that takes one, it has no other
+    /// meaning.
+    const OLD_SPELLINGS: [(&str, &str); 11] = [
         ("keys", "namespace"),
         ("revoke", "namespace"),
         ("rotate", "namespace"),
@@ -374,6 +382,8 @@ mod tests {
         ("whoami", "target"),
         ("can-i", "target"),
         ("can-i", "from-namespace"),
+        ("what-if", "at"),
+        ("what-if", "allow"),
     ];
 
     #[test]

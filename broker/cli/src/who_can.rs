@@ -6,7 +6,7 @@ mod snapshot_folder;
 mod text;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -176,9 +176,25 @@ fn print_answers(args: &SnapshotArgs, question: &Question) -> ExitCode {
 }
 
 fn read_world(args: &SnapshotArgs) -> Result<World, CommandError> {
-    let mut world = World::new(keyferry_namespace(&args.keyferry_namespace)?);
-    world.hub.issuer.clone_from(&args.issuer);
-    let notes = snapshot_folder::read(&args.snapshot, &mut world)?;
+    read_folder(
+        &args.snapshot,
+        &args.keyferry_namespace,
+        args.issuer.as_ref(),
+    )
+}
+
+/// Reads the folder of a snapshot, and notes what its reader should know.
+///
+/// # Errors
+/// A file cannot be read, or has a mistake.
+pub(crate) fn read_folder(
+    folder: &Path,
+    namespace: &str,
+    issuer: Option<&String>,
+) -> Result<World, CommandError> {
+    let mut world = World::new(keyferry_namespace(namespace)?);
+    world.hub.issuer = issuer.cloned();
+    let notes = snapshot_folder::read(folder, &mut world)?;
     for note in notes {
         ui::note(&note);
     }

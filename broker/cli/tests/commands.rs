@@ -207,6 +207,38 @@ fn write_snapshots(folder: &Path) {
         "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\ndata: {a: aHVudGVyMg==}\n",
     );
     write("broken/hub/pods.yaml", "a: [");
+    write_changes(&write);
+    let large = std::fs::File::create(folder.join("large.yaml")).unwrap();
+    large.set_len(256 << 20).unwrap();
+}
+
+/// The changes that `what-if` is asked about.
+fn write_changes(write: &dyn Fn(&str, &str)) {
+    let rbac = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role";
+    let role = |rules: &str| format!("{rbac}\nmetadata: {{name: ci, namespace: tenant-a}}\nrules: [{rules}]\n");
+    let mint = role("{apiGroups: [''], resources: [serviceaccounts/token], verbs: [create]}");
+    let binding = "---\n# The account of the pipeline.\n\n\
+        apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: ci, namespace: tenant-a}\n\
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: ci}\nsubjects: [{kind: ServiceAccount, name: ci, namespace: tenant-a}]\n";
+    write("change.yaml", &format!("{mint}{binding}"));
+    write("cut.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, name");
+    write("cut-list.yaml", "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n");
+    write("empty.yaml", "# nothing\n");
+    write("twice.yaml", &format!("{mint}---\n{mint}"));
+    write("typing-error.yaml", &role("{apiGroup: [''], resources: [pods], verbs: [create]}"));
+    write("labels.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: text}\n");
+    write(
+        "unjudged.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: '[a](b) @all `c`', namespace: tenant-a}\n---\n\
+         apiVersion: rbac.authorization.k8s.io/v2\nkind: ClusterRole\nmetadata: {name: later}\n---\n\
+         apiVersion: v1\nkind: ConfigMap\nmetadata: {name: harmless, namespace: tenant-a}\n",
+    );
+    write(
+        "target-change.yaml",
+        "apiVersion: v1\nkind: List\nitems:\n- apiVersion: rbac.authorization.k8s.io/v1\n  kind: ClusterRole\n  metadata: {name: edit}\n  \
+         rules: [{apiGroups: [apps], resources: [deployments], verbs: [get, create]}]\n",
+    );
+    write("allow.yaml", "- {subject: tenant-a/ci, target: prod, door: 2}\n");
 }
 
 #[test]
@@ -272,6 +304,24 @@ fn what_is_printed_without_a_hub() {
             "reach-as-json",
             "reach tenant-a/ci --snapshot fleet -o json",
         ),
+        ("what-if", "what-if -f change.yaml --snapshot fleet"),
+        (
+            "what-if-at-a-target-as-markdown",
+            "what-if -f target-change.yaml --at prod --snapshot fleet -o markdown",
+        ),
+        (
+            "what-if-as-json",
+            "what-if --delete RoleBinding/tenant-a/caller --snapshot fleet -o json",
+        ),
+        (
+            "what-if-as-sarif",
+            "what-if -f change.yaml --snapshot fleet --check no-new-access --target prod -o sarif",
+        ),
+        (
+            "what-if-allowed",
+            "what-if -f change.yaml --snapshot fleet --check no-new-access --allow allow.yaml",
+        ),
+        ("what-if-of-two-folders", "what-if --from fleet --to partial"),
     ] {
         assert_snapshot!(case, transcript_of(line));
     }
@@ -491,6 +541,30 @@ fn what_is_wrong_is_said_with_its_fix() {
                 "reach ci --snapshot fleet",
                 "reach tenant-a/ci --target other --snapshot fleet",
                 "reach tenant-a/ci --snapshot partial",
+            ],
+        ),
+        (
+            "what-if",
+            &[
+                "what-if --snapshot fleet",
+                "what-if -f change.yaml",
+                "what-if -f cut.yaml --snapshot fleet",
+                "what-if -f cut-list.yaml --snapshot fleet",
+                "what-if -f broken/hub/pods.yaml --snapshot fleet",
+                "what-if -f empty.yaml --snapshot fleet",
+                "what-if -f twice.yaml --snapshot fleet",
+                "what-if -f typing-error.yaml --snapshot fleet",
+                "what-if -f labels.yaml --snapshot fleet",
+                "what-if -f unjudged.yaml --snapshot fleet",
+                "what-if -f large.yaml --snapshot fleet",
+                "what-if -f change.yaml --at other --snapshot fleet",
+                "what-if --delete RoleBinding/tenant-a/none --snapshot fleet",
+                "what-if --delete RoleBinding/ci --snapshot fleet",
+                "what-if -f change.yaml --snapshot fleet --check no-new-access --target other",
+                "what-if -f change.yaml --snapshot fleet --check no-new-access --allow change.yaml",
+                "what-if -f change.yaml --snapshot fleet --check no-new-access",
+                "what-if -f unjudged.yaml --snapshot fleet --check no-new-access",
+                "what-if --from fleet --to nowhere",
             ],
         ),
         ("completion", &["completion", "completion zs"]),

@@ -183,7 +183,7 @@ impl Minting<'_, '_> {
     }
 
     /// Under what an access gives a token by one type of delivery, or why it does not.
-    fn terms(
+    pub(crate) fn terms(
         &self,
         access: &TargetAccess,
         target: &TargetCluster,
@@ -339,8 +339,8 @@ fn seconds(duration: Duration) -> i64 {
 
 /// The hub's objects as they were read. What may exist counts as existing; its doubt is noted
 /// elsewhere.
-struct View<'w> {
-    hub: &'w Hub,
+pub(crate) struct View<'w> {
+    pub(crate) hub: &'w Hub,
 }
 
 impl HubView for View<'_> {

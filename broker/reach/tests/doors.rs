@@ -13,3 +13,5 @@ mod lists_and_cuts;
 mod rights;
 #[path = "doors/snapshot.rs"]
 mod snapshot;
+#[path = "doors/what_if.rs"]
+mod what_if;

@@ -17,7 +17,7 @@ use super::stage::{ROBOT, SUBJECTS, rights};
 use super::truth::{TargetTruth, Tokens, Truth};
 
 /// Verb, group, resource, namespace and name of each request.
-const REQUESTS: [(&str, &str, &str, &str, &str); 16] = [
+pub(super) const REQUESTS: [(&str, &str, &str, &str, &str); 16] = [
     ("get", "apps", "deployments", "apps", ""),
     ("list", "apps", "deployments", "apps", ""),
     ("create", "apps", "deployments", "apps", ""),
@@ -108,7 +108,7 @@ fn subjects() -> BTreeSet<Subject> {
         .collect()
 }
 
-fn attributes_of(
+pub(super) fn attributes_of(
     (verb, group, resource, namespace, name): &(&str, &str, &str, &str, &str),
 ) -> Value {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -116,7 +116,7 @@ fn attributes_of(
 }
 
 /// The answers to one request, without those that are no.
-fn words_of(
+pub(super) fn words_of(
     world: &World,
     (verb, group, resource, namespace, name): &(&str, &str, &str, &str, &str),
 ) -> BTreeMap<(String, Subject), &'static str> {

@@ -1,5 +1,7 @@
 //! Judges one subject at each target.
 
+mod by_door;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -8,6 +10,7 @@ use keyferry_kube_rbac::Attributes;
 
 use super::Question;
 use super::arrival::{Arrival, Arrivals};
+pub(crate) use self::by_door::{DoorWay, WayKey, WaysByDoor};
 use super::verdict::{Verdict, Way};
 use crate::accounts::AccountSet;
 use crate::actor::Actor;
