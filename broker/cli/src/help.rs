@@ -44,8 +44,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Diagnose",
         &[
-            "doctor", "tree", "whoami", "can-i", "who-can", "reach", "what-if", "verify", "inspect",
-            "lint", "explain",
+            "doctor", "tree", "whoami", "can-i", "who-can", "reach", "what-if", "verify",
+            "inspect", "lint", "explain",
         ],
     ),
     ("Other", &["completion", "demo", "help"]),

@@ -195,7 +195,9 @@ fn apply_change(args: &WhatIfArgs, now: Timestamp) -> Result<WorldPair, CommandE
     let (mut changed, mut not_judged) = (Vec::new(), Vec::new());
     for name in &args.delete {
         let object = change_file::deleted_object(name, target)?;
-        let why = after.delete(&object).map_err(|it| CommandError::of_line(&it.to_string()))?;
+        let why = after
+            .delete(&object)
+            .map_err(|it| CommandError::of_line(&it.to_string()))?;
         not_judged.extend(why.map(|why| (format!("removal of {object}"), why)));
         changed.push(object);
     }
@@ -242,7 +244,9 @@ impl WorldPair {
                 ListKind::ClusterRoleBindings,
                 ListKind::RoleBindings,
             ];
-            let unread = lists.into_iter().filter(|kind| !world.hub.lists.is_whole(*kind));
+            let unread = lists
+                .into_iter()
+                .filter(|kind| !world.hub.lists.is_whole(*kind));
             self.not_judged.extend(unread.map(|kind| {
                 let why = format!("{} {which} the change were not read", kind.resource());
                 ("subjects that are not listed".to_owned(), why)
@@ -278,11 +282,18 @@ fn location(
 
 fn exit_code(args: &WhatIfArgs, report: &WhatIfReport, comparison: &Comparison) -> u8 {
     if args.check.is_none() {
-        return if report.has_undetermined() { UNDETERMINED } else { 0 };
+        return if report.has_undetermined() {
+            UNDETERMINED
+        } else {
+            0
+        };
     }
     let targets: BTreeSet<&ObjectName> = args.targets.iter().collect();
     let is_asked = |target: &Option<ObjectName>| {
-        targets.is_empty() || target.as_ref().is_none_or(|target| targets.contains(target))
+        targets.is_empty()
+            || target
+                .as_ref()
+                .is_none_or(|target| targets.contains(target))
     };
     let mut new_ways = report
         .ways

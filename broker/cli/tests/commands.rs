@@ -215,18 +215,32 @@ fn write_snapshots(folder: &Path) {
 /// The changes that `what-if` is asked about.
 fn write_changes(write: &dyn Fn(&str, &str)) {
     let rbac = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role";
-    let role = |rules: &str| format!("{rbac}\nmetadata: {{name: ci, namespace: tenant-a}}\nrules: [{rules}]\n");
+    let role = |rules: &str| {
+        format!("{rbac}\nmetadata: {{name: ci, namespace: tenant-a}}\nrules: [{rules}]\n")
+    };
     let mint = role("{apiGroups: [''], resources: [serviceaccounts/token], verbs: [create]}");
     let binding = "---\n# The account of the pipeline.\n\n\
         apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: ci, namespace: tenant-a}\n\
         roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: ci}\nsubjects: [{kind: ServiceAccount, name: ci, namespace: tenant-a}]\n";
     write("change.yaml", &format!("{mint}{binding}"));
-    write("cut.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, name");
-    write("cut-list.yaml", "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n");
+    write(
+        "cut.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a, name",
+    );
+    write(
+        "cut-list.yaml",
+        "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n",
+    );
     write("empty.yaml", "# nothing\n");
     write("twice.yaml", &format!("{mint}---\n{mint}"));
-    write("typing-error.yaml", &role("{apiGroup: [''], resources: [pods], verbs: [create]}"));
-    write("labels.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: text}\n");
+    write(
+        "typing-error.yaml",
+        &role("{apiGroup: [''], resources: [pods], verbs: [create]}"),
+    );
+    write(
+        "labels.yaml",
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: text}\n",
+    );
     write(
         "unjudged.yaml",
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: '[a](b) @all `c`', namespace: tenant-a}\n---\n\
@@ -238,7 +252,10 @@ fn write_changes(write: &dyn Fn(&str, &str)) {
         "apiVersion: v1\nkind: List\nitems:\n- apiVersion: rbac.authorization.k8s.io/v1\n  kind: ClusterRole\n  metadata: {name: edit}\n  \
          rules: [{apiGroups: [apps], resources: [deployments], verbs: [get, create]}]\n",
     );
-    write("allow.yaml", "- {subject: tenant-a/ci, target: prod, door: 2}\n");
+    write(
+        "allow.yaml",
+        "- {subject: tenant-a/ci, target: prod, door: 2}\n",
+    );
 }
 
 #[test]
@@ -321,7 +338,10 @@ fn what_is_printed_without_a_hub() {
             "what-if-allowed",
             "what-if -f change.yaml --snapshot fleet --check no-new-access --allow allow.yaml",
         ),
-        ("what-if-of-two-folders", "what-if --from fleet --to partial"),
+        (
+            "what-if-of-two-folders",
+            "what-if --from fleet --to partial",
+        ),
     ] {
         assert_snapshot!(case, transcript_of(line));
     }

@@ -290,12 +290,7 @@ impl<'w> HubSearch<'w> {
     }
 
     /// The tokens that Pods of the account mount already.
-    fn start_pods(
-        &self,
-        closure: &mut Closure,
-        queue: &mut StepQueue,
-        account: AccountIndex,
-    ) {
+    fn start_pods(&self, closure: &mut Closure, queue: &mut StepQueue, account: AccountIndex) {
         for &pod in self.pods_by_account.get(&account).into_iter().flatten() {
             let Some(found) = self.world.hub.pods.get(pod) else {
                 continue;
@@ -452,13 +447,7 @@ fn words_of(actor: &Actor) -> String {
 }
 
 impl Closure {
-    fn begin(
-        &mut self,
-        queue: &mut StepQueue,
-        node: Node,
-        hops: Rc<[Hop]>,
-        doubts: Rc<[Doubt]>,
-    ) {
+    fn begin(&mut self, queue: &mut StepQueue, node: Node, hops: Rc<[Hop]>, doubts: Rc<[Doubt]>) {
         self.offer(queue, node, None, (0, 0), hops, doubts);
     }
 

@@ -177,7 +177,11 @@ impl ComparedWorlds<'_, '_> {
             if !appears && states.0 == WayState::Unknown && !before.contains_key(key) {
                 continue;
             }
-            let way = if appears { after.get(key) } else { before.get(key) };
+            let way = if appears {
+                after.get(key)
+            } else {
+                before.get(key)
+            };
             let way = way.or_else(|| before.get(key)).or_else(|| after.get(key));
             let change = changes.entry(key, appears, is_certain);
             change.add(key, way, &[before.get(key), after.get(key)]);
@@ -253,7 +257,10 @@ impl ComparedWorlds<'_, '_> {
             object.target == way.target
                 || (object.target.is_none()
                     && object.kind == ListKind::TargetClusters.object_kind()
-                    && way.target.as_ref().is_some_and(|it| it.as_str() == object.name))
+                    && way
+                        .target
+                        .as_ref()
+                        .is_some_and(|it| it.as_str() == object.name))
         };
         let changed = || self.changed.iter();
         let at_target = || changed().find(is_of_target);
@@ -339,9 +346,18 @@ impl<'a> ChangesOfSubject<'a> {
         let mut ways: Vec<WayChange> = self.groups.into_values().collect();
         for way in &mut ways {
             way.object = object_of(way);
-            way.users = std::mem::take(&mut way.users).into_iter().take(MAX_NAMED).collect();
-            way.rights = std::mem::take(&mut way.rights).into_iter().take(MAX_NAMED).collect();
-            way.doubts = std::mem::take(&mut way.doubts).into_iter().take(MAX_NAMED).collect();
+            way.users = std::mem::take(&mut way.users)
+                .into_iter()
+                .take(MAX_NAMED)
+                .collect();
+            way.rights = std::mem::take(&mut way.rights)
+                .into_iter()
+                .take(MAX_NAMED)
+                .collect();
+            way.doubts = std::mem::take(&mut way.doubts)
+                .into_iter()
+                .take(MAX_NAMED)
+                .collect();
         }
         ways
     }

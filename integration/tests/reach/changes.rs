@@ -93,9 +93,18 @@ fn changes(world: &OnHub) -> Vec<Change> {
     let nobody = json!([{ "namespaces": ["tenant-a"], "serviceAccounts": ["default"], "deliveries": ["HTTP"] }]);
     changes.extend([
         hub_change("an access without callers", vec![access(&json!({}))]),
-        hub_change("a suspended access", vec![access(&json!({ "suspend": true }))]),
-        hub_change("a suspended target", vec![target(&json!({ "allow": allow, "suspend": true }))]),
-        hub_change("a target that allows no account in use", vec![target(&json!({ "allow": nobody }))]),
+        hub_change(
+            "a suspended access",
+            vec![access(&json!({ "suspend": true }))],
+        ),
+        hub_change(
+            "a suspended target",
+            vec![target(&json!({ "allow": allow, "suspend": true }))],
+        ),
+        hub_change(
+            "a target that allows no account in use",
+            vec![target(&json!({ "allow": nobody }))],
+        ),
         removal(("TargetAccess", "tenant-a", "a"), None),
         removal(("RoleBinding", "tenant-a", "caller"), None),
         removal(("RoleBinding", "tenant-a", "others"), None),
@@ -107,14 +116,24 @@ fn changes(world: &OnHub) -> Vec<Change> {
         removal(("RoleBinding", "infra", "agent"), Some(0)),
         removal(("ClusterRole", "", "reach-read"), Some(0)),
     ]);
-    let deployments = json!([{ "apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"] }]);
+    let deployments =
+        json!([{ "apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"] }]);
     for (namespace, rules) in [
         ("apps", deployments.clone()),
         ("infra", deployments.clone()),
         ("", deployments),
-        ("infra", json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"] }])),
-        ("", json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["list"] }])),
-        ("", json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }])),
+        (
+            "infra",
+            json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"] }]),
+        ),
+        (
+            "",
+            json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["list"] }]),
+        ),
+        (
+            "",
+            json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }]),
+        ),
     ] {
         changes.push(Change {
             name: format!("at a target, {namespace}: {rules}"),
@@ -153,8 +172,15 @@ pub(super) async fn predicted_changes_are_what_is_collected_and_what_subjects_ge
         changes.len(),
         began.elapsed()
     );
-    assert!(lines.iter().filter(|line| !line.ends_with(": 0")).count() >= 30, "{}", lines.join("\n"));
-    assert!(opened >= MAX_OPENED / 2 && reviewed > 0, "{opened}, {reviewed}");
+    assert!(
+        lines.iter().filter(|line| !line.ends_with(": 0")).count() >= 30,
+        "{}",
+        lines.join("\n")
+    );
+    assert!(
+        opened >= MAX_OPENED / 2 && reviewed > 0,
+        "{opened}, {reviewed}"
+    );
     Ok(())
 }
 
@@ -167,7 +193,10 @@ fn predict(
     before: &World,
     change: &Change,
 ) -> Result<(World, Comparison), TestError> {
-    let target = change.target.map(|index| target_name(on_hub, index)).transpose()?;
+    let target = change
+        .target
+        .map(|index| target_name(on_hub, index))
+        .transpose()?;
     let now = jiff::Timestamp::now();
     let (mut after, mut changed) = (before.clone(), Vec::new());
     for (kind, namespace, name) in &change.removed {
@@ -208,11 +237,17 @@ fn path_of(kind: &str, namespace: &str, name: &str) -> String {
 fn path_of_object(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
-    path_of(&text(&object["kind"]), &text(&metadata["namespace"]), &text(&metadata["name"]))
+    path_of(
+        &text(&object["kind"]),
+        &text(&metadata["namespace"]),
+        &text(&metadata["name"]),
+    )
 }
 
 fn plane<'a>(world: &'a OnHub, change: &Change) -> &'a ControlPlane {
-    change.target.map_or(&world.hub, |index| &world.targets[index])
+    change
+        .target
+        .map_or(&world.hub, |index| &world.targets[index])
 }
 
 /// Applies a change; returns each path with the object that was there.
@@ -292,7 +327,11 @@ async fn open_doors(
     }) else {
         return Ok(false);
     };
-    let name = way.target.as_ref().map(ToString::to_string).unwrap_or_default();
+    let name = way
+        .target
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let index = usize::from(world.targets[1].name() == name);
     // Authorizers answer from watches, which may be late.
     let limit = Instant::now() + Duration::from_secs(5);
@@ -302,7 +341,9 @@ async fn open_doors(
             return Ok(true);
         }
         if Instant::now() > limit {
-            return Err(format!("{}: {} gets no token for {name}", change.name, way.subject).into());
+            return Err(
+                format!("{}: {} gets no token for {name}", change.name, way.subject).into(),
+            );
         }
     }
 }
@@ -325,12 +366,17 @@ async fn review_users(on_hub: &OnHub, name: &str, predicted: &World) -> Result<u
     let mut wrong = BTreeSet::new();
     for _ in 0..10 {
         wrong.clear();
-        let may_act = plane.admin().create(REVIEWS, &review(users[0].0, &acting)).await?;
+        let may_act = plane
+            .admin()
+            .create(REVIEWS, &review(users[0].0, &acting))
+            .await?;
         for request in &REQUESTS {
             let mut is_allowed = false;
             for (user, is_own) in users {
                 if is_own || may_act["status"]["allowed"] == true {
-                    let answer = plane.admin().create(REVIEWS, &review(user, &attributes_of(request)));
+                    let answer = plane
+                        .admin()
+                        .create(REVIEWS, &review(user, &attributes_of(request)));
                     is_allowed |= answer.await?["status"]["allowed"] == true;
                 }
             }
@@ -389,7 +435,10 @@ async fn list(plane: &ControlPlane, kind: ListKind) -> Result<String, TestError>
         }
         ListKind::Definitions => "/apis/apiextensions.k8s.io/v1",
     };
-    let mut list = plane.admin().get(&format!("{group}/{}", kind.resource())).await?;
+    let mut list = plane
+        .admin()
+        .get(&format!("{group}/{}", kind.resource()))
+        .await?;
     let version = list["apiVersion"].clone();
     for item in list["items"].as_array_mut().into_iter().flatten() {
         item["apiVersion"] = version.clone();

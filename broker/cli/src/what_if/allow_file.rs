@@ -46,11 +46,13 @@ impl AllowedWays {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let rows: Vec<AllowedWay> = serde_saphyr::from_str(text).map_err(|_| {
-            "it is no list of ways; fix: write - {subject: tenant-a/ci, target: prod, door: 3}"
-        })?;
+        let rows: Vec<AllowedWay> = serde_saphyr::from_str(text).map_err(
+            |_| "it is no list of ways; fix: write - {subject: tenant-a/ci, target: prod, door: 3}",
+        )?;
         if rows.len() > MAX_ALLOWED_WAYS {
-            return Err(format!("it has more than {MAX_ALLOWED_WAYS} ways; fix: split the change"));
+            return Err(format!(
+                "it has more than {MAX_ALLOWED_WAYS} ways; fix: split the change"
+            ));
         }
         let mut ways = BTreeSet::new();
         for (index, row) in rows.into_iter().enumerate() {
@@ -58,10 +60,15 @@ impl AllowedWays {
             let subject: Subject = (row.subject.parse())
                 .map_err(|error| format!("way {number}: its subject is wrong; fix: {error}"))?;
             if usize::from(row.door) > doors::ALL.len() {
-                return Err(format!("way {number}: there is no door {}; fix: write 1 to 12, or 0 for a way by any door", row.door));
+                return Err(format!(
+                    "way {number}: there is no door {}; fix: write 1 to 12, or 0 for a way by any door",
+                    row.door
+                ));
             }
             if row.target != EACH_TARGET && super::target_name(&row.target).is_err() {
-                return Err(format!("way {number}: its target is no name; fix: name a TargetCluster, or \"*\""));
+                return Err(format!(
+                    "way {number}: its target is no name; fix: name a TargetCluster, or \"*\""
+                ));
             }
             ways.insert((subject, row.target, row.door));
         }
@@ -71,10 +78,18 @@ impl AllowedWays {
     /// Whether a way is expected. A way to any target or by any door is, if the file says so.
     pub(super) fn has(&self, way: &WayChange) -> bool {
         let has = |target: &str| {
-            let key = (way.subject.clone(), target.to_owned(), way.door.unwrap_or(0));
+            let key = (
+                way.subject.clone(),
+                target.to_owned(),
+                way.door.unwrap_or(0),
+            );
             self.ways.contains(&key)
         };
-        has(EACH_TARGET) || way.target.as_ref().is_some_and(|target| has(target.as_str()))
+        has(EACH_TARGET)
+            || way
+                .target
+                .as_ref()
+                .is_some_and(|target| has(target.as_str()))
     }
 }
 
@@ -89,7 +104,10 @@ mod tests {
             ("- {subject: tenant-a/ci, target: prod, door: 3}", true),
             ("- {subject: 'group:ops', target: '*', door: 0}", true),
             ("- {subject: tenant-a/ci, target: prod}", false),
-            ("- {subject: tenant-a/ci, target: prod, door: 3, until: never}", false),
+            (
+                "- {subject: tenant-a/ci, target: prod, door: 3, until: never}",
+                false,
+            ),
             ("- {subject: ci, target: prod, door: 3}", false),
             ("- {subject: tenant-a/ci, target: Prod_1, door: 3}", false),
             ("- {subject: tenant-a/ci, target: prod, door: 13}", false),

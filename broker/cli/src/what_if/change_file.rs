@@ -53,12 +53,20 @@ impl ChangeFile {
                 let object = ChangedObject::of(&value, target)
                     .map_err(|error| format!("line {line}: {error}"))?;
                 if documents.len() == MAX_OBJECTS {
-                    return Err(format!("it has more than {MAX_OBJECTS} objects; fix: split it"));
+                    return Err(format!(
+                        "it has more than {MAX_OBJECTS} objects; fix: split it"
+                    ));
                 }
                 if !objects.insert(object.clone()) {
-                    return Err(format!("line {line}: {object} is there twice; fix: keep one"));
+                    return Err(format!(
+                        "line {line}: {object} is there twice; fix: keep one"
+                    ));
                 }
-                documents.push(ChangeDocument { object, value, line });
+                documents.push(ChangeDocument {
+                    object,
+                    value,
+                    line,
+                });
             }
         }
         match documents.is_empty() {
@@ -109,19 +117,27 @@ fn items(line: usize, document: &str, mut value: Value) -> Result<Vec<(usize, Va
     let Some(item_kind) = kind.strip_suffix("List") else {
         return Ok(vec![(line, value)]);
     };
-    let is_page = value["metadata"]["continue"].as_str().is_some_and(|it| !it.is_empty());
+    let is_page = value["metadata"]["continue"]
+        .as_str()
+        .is_some_and(|it| !it.is_empty());
     let Some(Value::Array(listed)) = value.get_mut("items").map(Value::take) else {
-        return Err(format!("line {line}: the list has no items; fix: give it whole"));
+        return Err(format!(
+            "line {line}: the list has no items; fix: give it whole"
+        ));
     };
     if is_page {
-        return Err(format!("line {line}: the list is one page of several; fix: give it whole"));
+        return Err(format!(
+            "line {line}: the list is one page of several; fix: give it whole"
+        ));
     }
     let starts = lines_of_items(line, document);
     let is_known = starts.len() == listed.len();
     let version = value["apiVersion"].clone();
     let complete = |(index, mut item): (usize, Value)| {
         if let Some(fields) = item.as_object_mut().filter(|_| !item_kind.is_empty()) {
-            fields.entry("apiVersion").or_insert_with(|| version.clone());
+            fields
+                .entry("apiVersion")
+                .or_insert_with(|| version.clone());
             fields.entry("kind").or_insert_with(|| item_kind.into());
         }
         let own = starts.get(index).filter(|_| is_known);
@@ -133,12 +149,16 @@ fn items(line: usize, document: &str, mut value: Value) -> Result<Vec<(usize, Va
 /// The lines at which the items of a list begin, if they are written one below the other.
 fn lines_of_items(first: usize, document: &str) -> Vec<usize> {
     let lines = document.lines().enumerate();
-    let mut lines = lines.skip_while(|(_, line)| !line.starts_with("items:")).skip(1).peekable();
+    let mut lines = lines
+        .skip_while(|(_, line)| !line.starts_with("items:"))
+        .skip(1)
+        .peekable();
     let indent = |line: &str| line.len() - line.trim_start().len();
     let Some(own) = lines.peek().map(|(_, line)| indent(line)) else {
         return Vec::new();
     };
-    let starts = lines.filter(|(_, line)| indent(line) == own && line.trim_start().starts_with("- "));
+    let starts =
+        lines.filter(|(_, line)| indent(line) == own && line.trim_start().starts_with("- "));
     starts.map(|(index, _)| first + index).collect()
 }
 
@@ -162,7 +182,9 @@ pub(super) fn deleted_object(
         namespace: namespace.to_owned(),
         name: own_name.to_owned(),
     };
-    let needs_namespace = object.list().is_some_and(keyferry_reach::ListKind::is_namespaced);
+    let needs_namespace = object
+        .list()
+        .is_some_and(keyferry_reach::ListKind::is_namespaced);
     let is_whole = !kind.is_empty() && !own_name.is_empty();
     if !is_whole || (object.list().is_some() && needs_namespace == namespace.is_empty()) {
         return Err(CommandError::with_fix(

@@ -13,7 +13,9 @@ const MAX_ROWS: usize = 100;
 pub(super) fn table(report: &WhatIfReport) -> String {
     let mut lines = vec![sentence(report), String::new()];
     if !report.ways.is_empty() {
-        lines.push("| change | subject | target | door | as, and its rights | because of |".to_owned());
+        lines.push(
+            "| change | subject | target | door | as, and its rights | because of |".to_owned(),
+        );
         lines.push("|---|---|---|---|---|---|".to_owned());
         lines.extend(report.ways.iter().take(MAX_ROWS).map(row));
         let more = report.ways.len().saturating_sub(MAX_ROWS);
@@ -22,7 +24,11 @@ pub(super) fn table(report: &WhatIfReport) -> String {
         }
     }
     for broken in &report.broken_deliveries {
-        let breaks = if broken.answer == "yes" { "breaks" } else { "may break" };
+        let breaks = if broken.answer == "yes" {
+            "breaks"
+        } else {
+            "may break"
+        };
         lines.push(format!(
             "- delivery {} of {} {breaks}: {}",
             inert(&broken.delivery.to_string()),
@@ -41,8 +47,15 @@ pub(super) fn table(report: &WhatIfReport) -> String {
 }
 
 fn row(way: &WhatIfWay) -> String {
-    let texts = way.users.iter().chain(&way.rights).map(|it| inert(&it.to_string()));
-    let doubts = way.undecided.iter().map(|it| inert(&it.description.to_string()));
+    let texts = way
+        .users
+        .iter()
+        .chain(&way.rights)
+        .map(|it| inert(&it.to_string()));
+    let doubts = way
+        .undecided
+        .iter()
+        .map(|it| inert(&it.description.to_string()));
     let object = way.object.as_ref().map(|it| inert(&it.to_string()));
     format!(
         "| {}{} | {} {} | {} | {} | {} | {} |",
@@ -91,9 +104,13 @@ mod tests {
             "--> ]]> {{x}} ${x} &lt;b&gt; javascript:alert(1)",
         ] {
             let shown = inert(hostile);
-            let inner = shown.trim_start_matches("<code>").trim_end_matches("</code>");
+            let inner = shown
+                .trim_start_matches("<code>")
+                .trim_end_matches("</code>");
             assert!(
-                !inner.contains(['<', '>', '|', '`', '[', ']', '(', '@', '*', '_', '~', ':', '.', '!']),
+                !inner.contains([
+                    '<', '>', '|', '`', '[', ']', '(', '@', '*', '_', '~', ':', '.', '!'
+                ]),
                 "{shown}"
             );
         }

@@ -106,12 +106,17 @@ impl SarifLog {
         let mut notes = Vec::new();
         if ways.len() > MAX_RESULTS || report.has_more_ways {
             let shown = ways.len().min(MAX_RESULTS);
-            notes.push(notification(format!("there are more new ways than the {shown} results")));
+            notes.push(notification(format!(
+                "there are more new ways than the {shown} results"
+            )));
         }
         notes.extend(report.not_judged.iter().map(|unjudged| {
             notification(format!("not judged: {}: {}", unjudged.object, unjudged.why))
         }));
-        let rule = |id, text: &str| SarifRule { id, short_description: message(text) };
+        let rule = |id, text: &str| SarifRule {
+            id,
+            short_description: message(text),
+        };
         Self {
             schema: "https://json.schemastore.org/sarif-2.1.0.json",
             version: "2.1.0",
@@ -141,23 +146,38 @@ fn result(way: &WhatIfWay) -> SarifResult {
     let users: Vec<String> = way.users.iter().map(ToString::to_string).collect();
     let rights: Vec<String> = way.rights.iter().map(ToString::to_string).collect();
     let hops: Vec<String> = way.way.iter().map(hop_words).collect();
-    let doubts: Vec<String> = way.undecided.iter().map(|it| it.description.to_string()).collect();
+    let doubts: Vec<String> = way
+        .undecided
+        .iter()
+        .map(|it| it.description.to_string())
+        .collect();
     let mut text = format!(
         "{} {} {} {} by {}",
         way.kind,
         way.subject,
-        if is_certain { "gets a way to" } else { "may get a way to" },
+        if is_certain {
+            "gets a way to"
+        } else {
+            "may get a way to"
+        },
         target_words(way),
         door_words(way.door)
     );
-    for (word, texts) in [("as", users), ("with", rights), ("by way of", hops), ("unless known:", doubts)] {
+    for (word, texts) in [
+        ("as", users),
+        ("with", rights),
+        ("by way of", hops),
+        ("unless known:", doubts),
+    ] {
         if !texts.is_empty() {
             text.push_str(&format!("; {word} {}", texts.join(", ")));
         }
     }
     let location = way.location.iter().map(|location| SarifLocation {
         physical_location: SarifFile {
-            artifact_location: SarifUri { uri: uri(&location.file.to_string()) },
+            artifact_location: SarifUri {
+                uri: uri(&location.file.to_string()),
+            },
             region: location.line.map(|start_line| SarifRegion { start_line }),
         },
     });
@@ -170,12 +190,18 @@ fn result(way: &WhatIfWay) -> SarifResult {
 }
 
 fn notification(text: String) -> SarifNotification {
-    SarifNotification { level: "note", message: message(&text) }
+    SarifNotification {
+        level: "note",
+        message: message(&text),
+    }
 }
 
 /// A message in which no text of others is a link: SARIF reads `[text](target)`.
 fn message(text: &str) -> SarifMessage {
-    let escaped = text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]");
+    let escaped = text
+        .replace('\\', "\\\\")
+        .replace('[', "\\[")
+        .replace(']', "\\]");
     SarifMessage { text: escaped }
 }
 

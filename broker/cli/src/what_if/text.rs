@@ -18,8 +18,15 @@ pub(super) fn lines(report: &WhatIfReport) -> String {
         lines.push(format!("{more} more ways; -o json prints them"));
     }
     for broken in &report.broken_deliveries {
-        let breaks = if broken.answer == "yes" { "breaks" } else { "may break" };
-        lines.push(format!("{breaks}: delivery {} of {}: {}", broken.delivery, broken.access, broken.why));
+        let breaks = if broken.answer == "yes" {
+            "breaks"
+        } else {
+            "may break"
+        };
+        lines.push(format!(
+            "{breaks}: delivery {} of {}: {}",
+            broken.delivery, broken.access, broken.why
+        ));
     }
     for unjudged in &report.not_judged {
         lines.push(format!("not judged: {}: {}", unjudged.object, unjudged.why));
@@ -32,9 +39,14 @@ pub(super) fn lines(report: &WhatIfReport) -> String {
 pub(super) fn sentence(report: &WhatIfReport) -> String {
     let count = |change: &str, answer: &str| {
         let ways = report.ways.iter();
-        ways.filter(|way| way.change == change && way.answer == answer).count()
+        ways.filter(|way| way.change == change && way.answer == answer)
+            .count()
     };
-    let more = if report.has_more_ways { "; there are more" } else { "" };
+    let more = if report.has_more_ways {
+        "; there are more"
+    } else {
+        ""
+    };
     format!(
         "ways that appear: {}, undetermined: {}; that disappear: {}, undetermined: {}; deliveries that break: {}; not judged: {}{more}",
         count("appears", "yes"),
@@ -69,7 +81,10 @@ fn push_way(way: &WhatIfWay, lines: &mut Vec<String>) {
         lines.push(format!("    right: {right}"));
     }
     for fact in &way.undecided {
-        lines.push(format!("    {}; to decide: {}", fact.description, fact.decide));
+        lines.push(format!(
+            "    {}; to decide: {}",
+            fact.description, fact.decide
+        ));
     }
     if let Some(object) = &way.object {
         lines.push(format!("    because of {object}{}", location_words(way)));
@@ -87,7 +102,9 @@ pub(super) fn change_words(way: &WhatIfWay) -> String {
 }
 
 pub(super) fn target_words(way: &WhatIfWay) -> String {
-    way.target.as_ref().map_or_else(|| "any target".to_owned(), ToString::to_string)
+    way.target
+        .as_ref()
+        .map_or_else(|| "any target".to_owned(), ToString::to_string)
 }
 
 pub(super) fn door_words(door: Option<u8>) -> String {

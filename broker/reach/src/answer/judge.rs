@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use keyferry_kube_rbac::Attributes;
 
+pub(crate) use self::by_door::{DoorWay, WayKey, WaysByDoor};
 use super::Question;
 use super::arrival::{Arrival, Arrivals};
-pub(crate) use self::by_door::{DoorWay, WayKey, WaysByDoor};
 use super::verdict::{Verdict, Way};
 use crate::accounts::AccountSet;
 use crate::actor::Actor;

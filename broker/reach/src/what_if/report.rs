@@ -118,7 +118,11 @@ impl WhatIfReport {
             texts.iter().map(|text| ForeignText::new(text)).collect()
         };
         let way = |change: &WayChange| WhatIfWay {
-            change: if change.appears { "appears" } else { "disappears" },
+            change: if change.appears {
+                "appears"
+            } else {
+                "disappears"
+            },
             answer: word(change.is_certain),
             kind: change.subject.kind(),
             subject: ForeignText::new(&change.subject.name()),
@@ -128,7 +132,10 @@ impl WhatIfReport {
             rights: texts(&change.rights),
             way: change.way.iter().map(hop).collect(),
             undecided: change.doubts.iter().map(undecided).collect(),
-            object: change.object.as_ref().map(|it| ForeignText::new(&it.to_string())),
+            object: change
+                .object
+                .as_ref()
+                .map(|it| ForeignText::new(&it.to_string())),
             location: change.object.as_ref().and_then(&locate),
             is_allowed: false,
         };

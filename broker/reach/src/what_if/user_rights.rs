@@ -68,7 +68,13 @@ impl<'w> ChangedTargets<'w> {
                 format!("give the files of targets/{target}"),
             );
             let doubts = BTreeSet::from([doubt]);
-            return vec![(true, RightsChange { doubts, ..RightsChange::default() })];
+            return vec![(
+                true,
+                RightsChange {
+                    doubts,
+                    ..RightsChange::default()
+                },
+            )];
         };
         let key = (target.clone(), user.clone());
         let mut memo = self.memo.borrow_mut();
@@ -116,7 +122,10 @@ fn uncovered(owned: &[RuleSet<'_>], wanted: &[RuleSet<'_>]) -> (BTreeSet<String>
     let (mut rights, mut is_compared) = (BTreeSet::new(), true);
     for set in wanted {
         let rules_of = |own: &RuleSet<'_>| own.scope.holds_all_of(set.scope);
-        if owned.iter().any(|own| rules_of(own) && own.rules == set.rules) {
+        if owned
+            .iter()
+            .any(|own| rules_of(own) && own.rules == set.rules)
+        {
             continue;
         }
         // Paths are granted in the whole cluster alone.
@@ -161,5 +170,8 @@ fn words_of(rule: &PolicyRule, scope: Scope<'_>) -> String {
         Some((resource, subresource)) => (resource, format!("/{subresource}")),
         None => (resource.as_str(), String::new()),
     };
-    format!("{verbs} {resource}{dot}{group}{subresource}{name} {}", scope.words())
+    format!(
+        "{verbs} {resource}{dot}{group}{subresource}{name} {}",
+        scope.words()
+    )
 }

@@ -56,7 +56,9 @@ pub enum ChangeError {
     #[error("{0} is not in the snapshot; fix: name what is there")]
     Absent(ChangedObject),
     /// The spec of an object of Keyferry has mistakes.
-    #[error("{0} has mistakes; fix: check it against the schema, as kubectl apply --dry-run=server does")]
+    #[error(
+        "{0} has mistakes; fix: check it against the schema, as kubectl apply --dry-run=server does"
+    )]
     Invalid(ChangedObject),
     /// An RBAC object has a mistake.
     #[error(transparent)]

@@ -66,8 +66,14 @@ fn rights() -> Vec<Row> {
         ("tenant-a", rule(CORE, "serviceaccounts/token", "create")),
         ("tenant-b", rule(CORE, "serviceaccounts/token", "create")),
         ("tenant-c", rule(CORE, "serviceaccounts/token", "create")),
-        ("tenant-a", named(CORE, "serviceaccounts/token", "create", "reconciler")),
-        ("tenant-a", named(CORE, "serviceaccounts/token", "create", "web")),
+        (
+            "tenant-a",
+            named(CORE, "serviceaccounts/token", "create", "reconciler"),
+        ),
+        (
+            "tenant-a",
+            named(CORE, "serviceaccounts/token", "create", "web"),
+        ),
         ("tenant-a", rule(CORE, "pods", "create")),
         ("tenant-b", rule(CORE, "pods", "create")),
         ("tenant-d", rule(CORE, "pods", "create")),
@@ -85,8 +91,22 @@ fn rights() -> Vec<Row> {
         ("tenant-a", rule(CORE, "serviceaccounts", "impersonate")),
         ("", named(CORE, "users", "impersonate", "minter")),
         ("", named(CORE, "users", "impersonate", "nobody")),
-        ("", format!("{}, {}", named(CORE, "users", "impersonate", "x"), named(CORE, "groups", "impersonate", "minters"))),
-        ("tenant-a", format!("{}, {}", rule(RBAC, "rolebindings", "create"), named(RBAC, "clusterroles", "bind", "minter"))),
+        (
+            "",
+            format!(
+                "{}, {}",
+                named(CORE, "users", "impersonate", "x"),
+                named(CORE, "groups", "impersonate", "minters")
+            ),
+        ),
+        (
+            "tenant-a",
+            format!(
+                "{}, {}",
+                rule(RBAC, "rolebindings", "create"),
+                named(RBAC, "clusterroles", "bind", "minter")
+            ),
+        ),
         ("tenant-a", rule(RBAC, "rolebindings", "create")),
         ("tenant-a", named(RBAC, "clusterroles", "bind", "minter")),
         ("tenant-a", rule(apps, "deployments", "create")),
@@ -95,10 +115,22 @@ fn rights() -> Vec<Row> {
         ("", rule("apiGroups: ['*']", "'*'", "'*'")),
         ("", rule(KEYFERRY, "targetclusters", "patch")),
         ("tenant-a", rule(KEYFERRY, "targetaccesses", "create")),
-        ("", rule("apiGroups: [admissionregistration.k8s.io]", "validatingadmissionpolicies", "delete")),
-        ("", rule("apiGroups: [certificates.k8s.io]", "signers", "approve")),
+        (
+            "",
+            rule(
+                "apiGroups: [admissionregistration.k8s.io]",
+                "validatingadmissionpolicies",
+                "delete",
+            ),
+        ),
+        (
+            "",
+            rule("apiGroups: [certificates.k8s.io]", "signers", "approve"),
+        ),
     ];
-    let row_of = |(place, rules): (&str, String)| row(&format!("{place}: {rules}"), &with_right(place, &rules));
+    let row_of = |(place, rules): (&str, String)| {
+        row(&format!("{place}: {rules}"), &with_right(place, &rules))
+    };
     rules.into_iter().map(row_of).collect()
 }
 
@@ -134,7 +166,9 @@ fn secret(name: &str, access: &str) -> String {
 fn policies() -> Vec<Row> {
     let both = "  allow:\n    - {namespaces: [tenant-a], serviceAccounts: [reconciler], deliveries: [HTTP]}\n    \
         - {namespaces: [tenant-b], serviceAccounts: [deployer], deliveries: [KubeConfigSecret]}\n";
-    let more = format!("{both}    - {{namespaces: [tenant-a], serviceAccounts: [web], deliveries: [HTTP, KubeConfigSecret]}}\n");
+    let more = format!(
+        "{both}    - {{namespaces: [tenant-a], serviceAccounts: [web], deliveries: [HTTP, KubeConfigSecret]}}\n"
+    );
     let web = access("tenant-a", "web", "serviceAccountName: web");
     let file = access(
         "tenant-a",
@@ -152,40 +186,88 @@ fn policies() -> Vec<Row> {
             &[],
         ),
         followed(
-            row("a delivery, and a reader of Secrets", &(target_cluster(&more) + &file + &reader)),
+            row(
+                "a delivery, and a reader of Secrets",
+                &(target_cluster(&more) + &file + &reader),
+            ),
             &(pairing(&format!("{all}, tenant-a/web")) + &secret("web-prod", "web")),
             &[],
         ),
         followed(
-            row("a target without one tenant", &target_cluster(both.lines().take(2).collect::<Vec<_>>().join("\n").as_str())),
+            row(
+                "a target without one tenant",
+                &target_cluster(both.lines().take(2).collect::<Vec<_>>().join("\n").as_str()),
+            ),
             &pairing(", tenant-a/reconciler"),
             &[],
         ),
-        followed(row("a suspended target", &target_cluster(&format!("  suspend: true\n{both}"))), &pairing(""), &[]),
         followed(
-            row("a suspended access", &access("tenant-a", "prod", "serviceAccountName: reconciler, suspend: true")),
+            row(
+                "a suspended target",
+                &target_cluster(&format!("  suspend: true\n{both}")),
+            ),
+            &pairing(""),
+            &[],
+        ),
+        followed(
+            row(
+                "a suspended access",
+                &access(
+                    "tenant-a",
+                    "prod",
+                    "serviceAccountName: reconciler, suspend: true",
+                ),
+            ),
             &pairing(", tenant-b/deployer"),
             &[],
         ),
-        followed(deleted("TargetAccess/tenant-a/prod"), &pairing(", tenant-b/deployer"), &[]),
-        followed(deleted("TargetAccess/tenant-b/prod"), &pairing(", tenant-a/reconciler"), &["Secret/tenant-b/prod-kubeconfig"]),
-        followed(deleted("ServiceAccount/tenant-a/reconciler"), &pairing(", tenant-b/deployer"), &[]),
+        followed(
+            deleted("TargetAccess/tenant-a/prod"),
+            &pairing(", tenant-b/deployer"),
+            &[],
+        ),
+        followed(
+            deleted("TargetAccess/tenant-b/prod"),
+            &pairing(", tenant-a/reconciler"),
+            &["Secret/tenant-b/prod-kubeconfig"],
+        ),
+        followed(
+            deleted("ServiceAccount/tenant-a/reconciler"),
+            &pairing(", tenant-b/deployer"),
+            &[],
+        ),
         deleted("Pod/tenant-a/worker"),
         deleted("Secret/tenant-c/robot-token"),
         deleted("ValidatingAdmissionPolicyBinding/keyferry-pairing"),
         deleted("AudiencePairing/keyferry"),
-        row("another Namespace", "{apiVersion: v1, kind: Namespace, metadata: {name: tenant-e}}"),
-        row("another Pod", "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: tenant-a}, spec: {serviceAccountName: ci, \
-            volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: t, audience: https://prod.test}}]}}]}}"),
+        followed(
+            row(
+                "another Namespace",
+                "{apiVersion: v1, kind: Namespace, metadata: {name: tenant-e}}",
+            ),
+            "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: tenant-e}}",
+            &[],
+        ),
+        row(
+            "another Pod",
+            "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: tenant-a}, spec: {serviceAccountName: ci, \
+            volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: t, audience: https://prod.test}}]}}]}}",
+        ),
     ]
 }
 
 fn role_rows() -> Vec<Row> {
     let cluster_role = |name: &str, head: &str, rules: &str| {
-        format!("---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {name}{head}}}\nrules: [{rules}]\n")
+        format!(
+            "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {name}{head}}}\nrules: [{rules}]\n"
+        )
     };
     let labels = ", labels: {kind: part}";
-    let part = cluster_role("part", labels, &rule(CORE, "serviceaccounts/token", "create"));
+    let part = cluster_role(
+        "part",
+        labels,
+        &rule(CORE, "serviceaccounts/token", "create"),
+    );
     let whole = |rules: &str| {
         cluster_role("whole", "", rules)
             + "aggregationRule: {clusterRoleSelectors: [{matchLabels: {kind: part}}]}\n"
@@ -206,7 +288,10 @@ fn role_rows() -> Vec<Row> {
             &whole(&rule(CORE, "serviceaccounts/token", "create")),
             &[],
         ),
-        row("a role that mints no more", &cluster_role("minter", "", &rule(CORE, "configmaps", "get"))),
+        row(
+            "a role that mints no more",
+            &cluster_role("minter", "", &rule(CORE, "configmaps", "get")),
+        ),
         deleted("RoleBinding/tenant-a/caller"),
         deleted("Role/tenant-a/caller"),
         deleted("RoleBinding/tenant-a/minters"),
@@ -215,17 +300,43 @@ fn role_rows() -> Vec<Row> {
         at_target(deleted("RoleBinding/apps/deployers")),
         at_target(deleted("ClusterRole/edit")),
         at_target(row("a binding of edit", &user("edit"))),
-        at_target(row("a role with more", &cluster_role("edit", "", &rule("apiGroups: [apps]", "deployments", "get, delete, create")))),
-        at_target(row("a role with less", &cluster_role("edit", "", &rule("apiGroups: [apps]", "deployments", "get")))),
-        at_target(row("impersonation", &(cluster_role("as", "", &rule(CORE, "users", "impersonate")) + &user("as")))),
-        at_target(row("a file with another prefix", &file("").replace("hub:", "other:"))),
-        at_target(row("a file that refuses", &file("    claimValidationRules: [{claim: environment, requiredValue: prod}]\n"))),
-        at_target(row("a file of another issuer", &file("").replace("https://hub.test", "https://other.test"))),
+        at_target(row(
+            "a role with more",
+            &cluster_role(
+                "edit",
+                "",
+                &rule("apiGroups: [apps]", "deployments", "get, delete, create"),
+            ),
+        )),
+        at_target(row(
+            "a role with less",
+            &cluster_role("edit", "", &rule("apiGroups: [apps]", "deployments", "get")),
+        )),
+        at_target(row(
+            "impersonation",
+            &(cluster_role("as", "", &rule(CORE, "users", "impersonate")) + &user("as")),
+        )),
+        at_target(row(
+            "a file with another prefix",
+            &file("").replace("hub:", "other:"),
+        )),
+        at_target(row(
+            "a file that refuses",
+            &file("    claimValidationRules: [{claim: environment, requiredValue: prod}]\n"),
+        )),
+        at_target(row(
+            "a file of another issuer",
+            &file("").replace("https://hub.test", "https://other.test"),
+        )),
     ]
 }
 
 fn rows() -> Vec<Row> {
-    rights().into_iter().chain(policies()).chain(role_rows()).collect()
+    rights()
+        .into_iter()
+        .chain(policies())
+        .chain(role_rows())
+        .collect()
 }
 
 fn deleted_object(text: &str, target: Option<&ObjectName>) -> ChangedObject {
@@ -254,7 +365,12 @@ fn predicted(before: &World, row: &Row) -> (World, Vec<ChangedObject>) {
     }
     for value in documents(&row.apply) {
         let object = ChangedObject::of(&value, target.as_ref()).unwrap();
-        assert_eq!(world.apply(&object, value, now()).unwrap(), None, "{}", row.name);
+        assert_eq!(
+            world.apply(&object, value, now()).unwrap(),
+            None,
+            "{}",
+            row.name
+        );
         changed.push(object);
     }
     let unknown = world.settle(before, &changed);
@@ -273,13 +389,20 @@ fn built(row: &Row) -> World {
         };
         objects.retain(|object| ChangedObject::of(object, None).ok().as_ref() != Some(&gone));
     }
-    for mut value in documents(&row.apply).into_iter().chain(documents(&row.followed)) {
+    for mut value in documents(&row.apply)
+        .into_iter()
+        .chain(documents(&row.followed))
+    {
         if value["kind"] == "AuthenticationConfiguration" {
             snapshot.authentication.clone_from(&row.apply);
             continue;
         }
         if value["kind"].as_str().unwrap().starts_with("Target") {
-            for (field, text) in [("uid", "u"), ("resourceVersion", "1"), ("creationTimestamp", "2026-05-01T00:00:00Z")] {
+            for (field, text) in [
+                ("uid", "u"),
+                ("resourceVersion", "1"),
+                ("creationTimestamp", "2026-05-01T00:00:00Z"),
+            ] {
                 value["metadata"][field] = json!(text);
             }
             value["status"] = json!({ "issuer": "https://hub.test" });
@@ -301,7 +424,9 @@ type Words = BTreeMap<Subject, &'static str>;
 
 fn words(world: &World) -> Words {
     let answers = ask(world, None).answers.into_iter();
-    answers.map(|answer| (answer.subject, word(&answer.verdict))).collect()
+    answers
+        .map(|answer| (answer.subject, word(&answer.verdict)))
+        .collect()
 }
 
 /// Whether each subject can be anybody at the target.
@@ -314,7 +439,9 @@ fn arrivals(world: &World) -> Words {
         now: now(),
     };
     let answers = answer_question(world, &question).answers.into_iter();
-    answers.map(|answer| (answer.subject, word(&answer.verdict))).collect()
+    answers
+        .map(|answer| (answer.subject, word(&answer.verdict)))
+        .collect()
 }
 
 fn line(way: &WayChange) -> String {
@@ -322,7 +449,11 @@ fn line(way: &WayChange) -> String {
     let change = if way.appears { "+" } else { "-" };
     let users: Vec<&str> = way.users.iter().map(String::as_str).collect();
     let rights: Vec<&str> = way.rights.iter().map(String::as_str).collect();
-    let object = way.object.as_ref().map(ToString::to_string).unwrap_or_default();
+    let object = way
+        .object
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     format!(
         "  {is_certain}{change} {} [{}] {}: {} {} ({object})",
         way.subject,
@@ -335,7 +466,10 @@ fn line(way: &WayChange) -> String {
 
 /// The same without the objects that are named, which only the change itself has.
 fn comparable(comparison: Comparison) -> (Vec<WayChange>, Vec<String>) {
-    let ways = comparison.ways.into_iter().map(|way| WayChange { object: None, ..way });
+    let ways = comparison.ways.into_iter().map(|way| WayChange {
+        object: None,
+        ..way
+    });
     let broken = comparison.broken.iter().map(|it| format!("{it:?}"));
     (ways.collect(), broken.collect())
 }
@@ -353,12 +487,28 @@ fn a_predicted_change_is_the_world_with_the_change_in_it() {
         assert_eq!(words(&after), words(&scratch), "{}", row.name);
         let comparison = compare_worlds(&before, &after, &changed, now());
         let of_scratch = compare_worlds(&before, &scratch, &[], now());
-        assert_eq!(comparable(comparison.clone()), comparable(of_scratch), "{}", row.name);
-        check_words(&row.name, &comparison, &old_arrivals, &arrivals(&scratch), true);
+        assert_eq!(
+            comparable(comparison.clone()),
+            comparable(of_scratch),
+            "{}",
+            row.name
+        );
+        check_words(
+            &row.name,
+            &comparison,
+            &old_arrivals,
+            &arrivals(&scratch),
+            true,
+        );
         check_words(&row.name, &comparison, &old_words, &words(&scratch), false);
         lines.push(row.name.clone());
         lines.extend(comparison.ways.iter().map(line));
-        lines.extend(comparison.broken.iter().map(|it| format!("  breaks: {it:?}")));
+        lines.extend(
+            comparison
+                .broken
+                .iter()
+                .map(|it| format!("  breaks: {it:?}")),
+        );
     }
     insta::assert_snapshot!("changes", lines.join("\n"));
 }
@@ -387,28 +537,45 @@ fn check_words(name: &str, comparison: &Comparison, old: &Words, new: &Words, is
 /// A list that one of two folders lacks makes nothing appear or disappear.
 #[test]
 fn a_gap_in_one_of_two_worlds_is_never_a_change() {
-    let rich = Snapshot::usual().and(&with_right("tenant-a", &rule(CORE, "pods/exec, secrets", "create, get")));
+    let rich = Snapshot::usual().and(&with_right(
+        "tenant-a",
+        &rule(CORE, "pods/exec, secrets", "create, get"),
+    ));
     let whole = rich.to_world();
     let mut lines = Vec::new();
     let mut check = |name: String, blind: &World| {
         for (direction, before, after) in [("from", blind, &whole), ("to", &whole, blind)] {
             let comparison = compare_worlds(before, after, &[], now());
-            let certain: Vec<String> = comparison.ways.iter().filter(|it| it.is_certain).map(line).collect();
+            let certain: Vec<String> = comparison
+                .ways
+                .iter()
+                .filter(|it| it.is_certain)
+                .map(line)
+                .collect();
             assert!(certain.is_empty(), "{name} {direction}: {certain:#?}");
             let broken = comparison.broken.iter().filter(|it| it.is_certain);
             assert_eq!(broken.count(), 0, "{name} {direction}");
-            lines.push(format!("{name} not read in --{direction}: {} perhaps", comparison.ways.len()));
+            lines.push(format!(
+                "{name} not read in --{direction}: {} perhaps",
+                comparison.ways.len()
+            ));
         }
     };
     for kind in ListKind::ALL {
-        check(kind.resource().to_owned(), &rich.clone().unread(kind).to_world());
+        check(
+            kind.resource().to_owned(),
+            &rich.clone().unread(kind).to_world(),
+        );
     }
     for kind in ListKind::RBAC {
         let mut blind = rich.clone();
         blind.unread_of_target.insert(kind);
         check(format!("{} of prod", kind.resource()), &blind.to_world());
     }
-    let without_file = Snapshot { authentication: String::new(), ..rich.clone() };
+    let without_file = Snapshot {
+        authentication: String::new(),
+        ..rich.clone()
+    };
     check("authentication.yaml".to_owned(), &without_file.to_world());
     let mut without_target = rich.to_world();
     without_target.targets.clear();
@@ -429,7 +596,9 @@ fn another_spelling_is_no_change() {
         [{apiGroups: [apps], resources: [deployments], verbs: [delete]}, {apiGroups: [apps], resources: [deployments], verbs: [get]}]}";
     files.add(documents(role).remove(0)).unwrap();
     let mut split = before.clone();
-    split.targets.insert(ObjectName::new("prod").unwrap(), Arc::new(files));
+    split
+        .targets
+        .insert(ObjectName::new("prod").unwrap(), Arc::new(files));
     for after in [&before, &rewritten, &split] {
         let comparison = compare_worlds(&before, after, &[], now());
         assert_eq!(comparison.ways, [], "no way changes");

@@ -66,13 +66,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    fn add_users(
-        &self,
-        door: Option<u8>,
-        index: usize,
-        closure: &Closure,
-        ways: &mut WaysByDoor,
-    ) {
+    fn add_users(&self, door: Option<u8>, index: usize, closure: &Closure, ways: &mut WaysByDoor) {
         let Some(target) = self.targets.get(index) else {
             return;
         };
@@ -107,9 +101,8 @@ impl Judge<'_, '_> {
 
 /// Adds a way, unless a surer one is there.
 fn add(ways: &mut WaysByDoor, key: WayKey, hops: Vec<Hop>, doubts: BTreeSet<Doubt>) {
-    let is_better = |other: &DoorWay| {
-        (other.doubts.len(), other.hops.len()) <= (doubts.len(), hops.len())
-    };
+    let is_better =
+        |other: &DoorWay| (other.doubts.len(), other.hops.len()) <= (doubts.len(), hops.len());
     if !ways.get(&key).is_some_and(is_better) {
         ways.insert(key, DoorWay { hops, doubts });
     }
