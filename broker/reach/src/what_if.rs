@@ -252,7 +252,6 @@ impl ComparedWorlds<'_, '_> {
         if self.changed.is_empty() {
             return steps.into_iter().next();
         }
-        let is_step = |object: &&ChangedObject| steps.contains(object);
         let is_of_target = |object: &&ChangedObject| {
             object.target == way.target
                 || (object.target.is_none()
@@ -262,9 +261,8 @@ impl ComparedWorlds<'_, '_> {
                         .as_ref()
                         .is_some_and(|it| it.as_str() == object.name))
         };
-        let changed = || self.changed.iter();
-        let at_target = || changed().find(is_of_target);
-        let on_way = || changed().find(is_step);
+        let at_target = || self.changed.iter().find(is_of_target);
+        let on_way = || steps.iter().find(|step| self.changed.contains(step));
         let object = match way.rights.is_empty() {
             true => on_way().or_else(at_target),
             false => at_target().or_else(on_way),

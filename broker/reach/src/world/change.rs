@@ -74,9 +74,10 @@ impl fmt::Display for ChangedObject {
             "" => self.name.clone(),
             namespace => format!("{namespace}/{}", self.name),
         };
+        let words = format!("{} {name}", self.kind);
         match &self.target {
-            None => write!(f, "{} {name}", self.kind),
-            Some(target) => write!(f, "{} {name} at {target}", self.kind),
+            None => f.write_str(words.trim_end()),
+            Some(target) => write!(f, "{} at {target}", words.trim_end()),
         }
     }
 }
