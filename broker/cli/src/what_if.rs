@@ -209,7 +209,10 @@ fn apply_change(args: &WhatIfArgs, now: Timestamp) -> Result<WorldPair, CommandE
         let object = &document.object;
         let why = after
             .apply(object, document.value.clone(), now)
-            .map_err(|error| CommandError::of_line(&format!("line {}: {error}", document.line)))?;
+            .map_err(|error| {
+                let line = document.line;
+                CommandError::of_line(&format!("line {line} of the change: {error}"))
+            })?;
         not_judged.extend(why.map(|why| (object.to_string(), why)));
         changed.push(object.clone());
     }

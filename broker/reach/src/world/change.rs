@@ -50,7 +50,7 @@ pub struct ChangedObject {
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     /// The object has no kind, name or namespace.
-    #[error("{0} lacks its apiVersion, kind, name or namespace; fix: give a whole object")]
+    #[error("object {0:?} lacks its apiVersion, kind, name or namespace; fix: give it whole")]
     Incomplete(String),
     /// What is deleted was not read.
     #[error("{0} is not in the snapshot; fix: name what is there")]
@@ -104,7 +104,9 @@ impl ChangedObject {
             || (changed.name.is_empty() && !is_file)
             || (list.is_some() && is_namespaced == changed.namespace.is_empty())
         {
-            return Err(ChangeError::Incomplete(changed.to_string()));
+            return Err(ChangeError::Incomplete(
+                changed.to_string().trim().to_owned(),
+            ));
         }
         Ok(changed)
     }
