@@ -173,7 +173,7 @@ fn read_pair(args: &WhatIfArgs, from: &Path, to: &Path) -> Result<WorldPair, Com
     let (mut before, mut after) = (read(from)?, read(to)?);
     let mut unknown = before.aggregate_roles();
     unknown.extend(after.aggregate_roles());
-    let not_judged = unknown.into_iter().map(|why| ("aggregation".into(), why));
+    let not_judged = unknown.into_iter().map(|why| ("what follows".into(), why));
     Ok(WorldPair {
         before,
         after,
@@ -217,7 +217,7 @@ fn apply_change(args: &WhatIfArgs, now: Timestamp) -> Result<WorldPair, CommandE
         changed.push(object.clone());
     }
     let unknown = after.settle(&before, &changed).into_iter();
-    not_judged.extend(unknown.map(|why| ("aggregation".into(), why)));
+    not_judged.extend(unknown.map(|why| ("what follows".into(), why)));
     Ok(WorldPair {
         before,
         after,

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use keyferry_api::name::ObjectName;
 use keyferry_kube_rbac::Attributes;
 
-pub(crate) use self::judge::{DoorWay, Judge, WayKey, WaysByDoor};
+pub(crate) use self::judge::{DoorWay, Judge, WayKey, WayUser, WaysByDoor};
 pub use self::verdict::{Verdict, Way};
 use crate::cut::smallest_meeting_set;
 use crate::hub_search::HubSearch;

@@ -17,7 +17,7 @@ pub use self::report::{
     ObjectLocation, REPORT_SCHEMA, UnjudgedObject, WhatIfDelivery, WhatIfReport, WhatIfWay,
 };
 use self::user_rights::{ChangedTargets, RightsChange};
-use crate::answer::{DoorWay, Judge, Question, WayKey, WaysByDoor};
+use crate::answer::{DoorWay, Judge, Question, WayKey, WayUser, WaysByDoor};
 use crate::doubt::Doubt;
 use crate::hub_search::HubSearch;
 use crate::list::ListKind;
@@ -201,7 +201,7 @@ impl ComparedWorlds<'_, '_> {
         state: WayState,
     ) {
         let Some(target) = &key.target else { return };
-        for (appears, change) in self.rights.changes_of(target, key.user.as_ref()) {
+        for (appears, change) in self.rights.changes_of(target, &key.user) {
             let RightsChange { rights, doubts } = change;
             if rights.is_empty() && doubts.is_empty() {
                 continue;
@@ -219,14 +219,9 @@ impl ComparedWorlds<'_, '_> {
         if ways.get(key).is_some_and(|way| way.doubts.is_empty()) {
             return WayState::Yes;
         }
-        let covers = |own: &WayKey| {
-            (own.door.is_none() || own.door == key.door)
-                && (own.target.is_none() || own.target == key.target)
-                && (own.user.is_none() || own.user == key.user)
-        };
         let is_doubted = ways
             .iter()
-            .any(|(own, way)| !way.doubts.is_empty() && covers(own));
+            .any(|(own, way)| !way.doubts.is_empty() && own.covers(key));
         let hub = self.worlds.get(index).map(|world| &world.hub);
         let is_target_unread = key.target.as_ref().is_some_and(|target| {
             hub.is_some_and(|hub| {
@@ -363,7 +358,11 @@ impl<'a> ChangesOfSubject<'a> {
 
 impl WayChange {
     fn add(&mut self, key: &WayKey, way: Option<&DoorWay>, doubted: &[Option<&DoorWay>]) {
-        self.users.extend(key.user.as_ref().map(named));
+        self.users.extend(match &key.user {
+            WayUser::Any => None,
+            WayUser::OfAccount(account) => Some(format!("the unknown user of {account}")),
+            WayUser::User(user) => Some(named(user)),
+        });
         if let Some(way) = way.filter(|_| self.way.is_empty()) {
             self.way.clone_from(&way.hops);
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use keyferry_kube_rbac::Attributes;
 
-pub(crate) use self::by_door::{DoorWay, WayKey, WaysByDoor};
+pub(crate) use self::by_door::{DoorWay, WayKey, WayUser, WaysByDoor};
 use super::Question;
 use super::arrival::{Arrival, Arrivals};
 use super::verdict::{Verdict, Way};

@@ -10,6 +10,7 @@ use keyferry_kube_rbac::{Coverage, PolicyRule, rules_cover};
 
 use super::MAX_NAMED;
 use crate::actor::Actor;
+use crate::answer::WayUser;
 use crate::cluster_rights::ClusterRights;
 use crate::doubt::Doubt;
 use crate::granted::{RuleSet, Scope};
@@ -53,16 +54,16 @@ impl<'w> ChangedTargets<'w> {
         }
     }
 
-    /// What a user gains, with `true`, and loses. Without a user nobody knows who it is.
+    /// What a user gains, with `true`, and loses.
     pub(super) fn changes_of(
         &self,
         target: &ObjectName,
-        user: Option<&Actor>,
+        user: &WayUser,
     ) -> Vec<(bool, RightsChange)> {
         let Some(rights) = self.rights.get(target) else {
             return Vec::new();
         };
-        let Some(user) = user else {
+        let WayUser::User(user) = user else {
             let doubt = Doubt::fact(
                 format!("the RBAC of target {target} changes, and the user there is not known"),
                 format!("give the files of targets/{target}"),

@@ -21,16 +21,16 @@ use crate::list::{ListKind, Lists};
 /// The account that tests audiences, in Keyferry's namespace.
 const CANARY: &str = "keyferry-canary";
 /// Kinds that change nobody's way, outside the namespaces of the hub and of Keyferry itself.
-const HARMLESS_KINDS: [&str; 9] = [
-    "ConfigMap",
-    "Service",
-    "Ingress",
-    "NetworkPolicy",
-    "PodDisruptionBudget",
-    "HorizontalPodAutoscaler",
-    "PersistentVolumeClaim",
-    "ResourceQuota",
-    "LimitRange",
+const HARMLESS_KINDS: [(&str, &str); 9] = [
+    ("v1", "ConfigMap"),
+    ("v1", "Service"),
+    ("v1", "PersistentVolumeClaim"),
+    ("v1", "ResourceQuota"),
+    ("v1", "LimitRange"),
+    ("networking.k8s.io/v1", "Ingress"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"),
 ];
 
 /// An object of a change.
@@ -150,8 +150,9 @@ impl ChangedObject {
             return (version != own_version)
                 .then(|| format!("its apiVersion is {version}, and {own_version} is judged"));
         }
-        let is_ours = ["kube-system", own_namespace].contains(&self.namespace.as_str());
-        let is_harmless = HARMLESS_KINDS.contains(&self.kind.as_str()) && !is_ours;
+        // Without a namespace it may be applied to any.
+        let is_ours = ["", "kube-system", own_namespace].contains(&self.namespace.as_str());
+        let is_harmless = HARMLESS_KINDS.contains(&(version, &self.kind)) && !is_ours;
         (!is_harmless).then(|| "what this kind changes is not judged".to_owned())
     }
 }
@@ -261,7 +262,26 @@ impl World {
             self.hub.update_pairing(&before.hub);
         }
         self.add_delivered_secrets();
+        unknown.extend(changed.iter().filter_map(|object| self.unread_role(object)));
         unknown
+    }
+
+    /// Why it cannot be known what a binding grants.
+    fn unread_role(&self, object: &ChangedObject) -> Option<String> {
+        let (rbac, lists) = match &object.target {
+            None => (&self.hub.rbac, &self.hub.lists),
+            Some(target) => {
+                let files = self.targets.get(target)?;
+                (&files.rbac, &files.lists)
+            }
+        };
+        let binding = rbac.binding(&object.rbac_id()?)?;
+        let is_whole = match binding.role_ref.kind.name() {
+            "Role" => lists.is_whole_in(ListKind::Roles, &object.namespace),
+            _ => lists.is_whole(ListKind::ClusterRoles),
+        };
+        let is_unread = rbac.granted_role(binding).is_none() && !is_whole;
+        is_unread.then(|| format!("what {object} grants, because its role was not read"))
     }
 
     /// Aggregates every ClusterRole, for a folder that no controller has seen.

@@ -605,3 +605,55 @@ fn another_spelling_is_no_change() {
         assert_eq!(comparison.broken, [], "no delivery breaks");
     }
 }
+
+/// Where nothing is known before, what is perhaps new is still named.
+#[test]
+fn what_was_not_read_hides_no_new_way() {
+    let token = with_right("tenant-a", &rule(CORE, "serviceaccounts/token", "create"));
+    let unread_role = "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: unread, namespace: tenant-a}\n\
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: unread}\nsubjects: [{kind: ServiceAccount, name: ci, namespace: tenant-a}]\n";
+    let deployer = with_right("tenant-b", &rule(CORE, "serviceaccounts/token", "create"))
+        .replace("given", "more");
+    let without_file = Snapshot {
+        authentication: String::new(),
+        ..Snapshot::usual()
+    };
+    for (name, before, text, kind) in [
+        (
+            "another account at a target without its file",
+            without_file.and(&token),
+            deployer,
+            "",
+        ),
+        (
+            "rolebindings",
+            Snapshot::usual().unread(ListKind::RoleBindings),
+            token.clone(),
+            "ServiceAccount tenant-a/ci",
+        ),
+        (
+            "a role that was not read",
+            Snapshot::usual().unread(ListKind::Roles),
+            unread_role.to_owned(),
+            "",
+        ),
+    ] {
+        let before = before.to_world();
+        let (mut after, mut changed) = (before.clone(), Vec::new());
+        for value in documents(&text) {
+            let object = ChangedObject::of(&value, None).unwrap();
+            assert_eq!(after.apply(&object, value, now()).unwrap(), None, "{name}");
+            changed.push(object);
+        }
+        let unknown = after.settle(&before, &changed);
+        let ways = compare_worlds(&before, &after, &changed, now()).ways;
+        let perhaps = ways
+            .iter()
+            .any(|way| way.appears && !way.is_certain && way.subject.to_string().contains(kind));
+        assert!(
+            perhaps || !unknown.is_empty(),
+            "{name}: {:#?}",
+            ways.iter().map(line).collect::<Vec<_>>()
+        );
+    }
+}

@@ -11,12 +11,38 @@ use crate::hub_search::{Closure, Node};
 use crate::subject::Subject;
 use crate::way::Hop;
 
-/// One user at one target by one door. `None` is any of them.
+/// One user at one target by one door. Without a door or a target, any of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WayKey {
     pub(crate) door: Option<u8>,
     pub(crate) target: Option<ObjectName>,
-    pub(crate) user: Option<Actor>,
+    pub(crate) user: WayUser,
+}
+
+/// A user at a target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WayUser {
+    /// Perhaps any.
+    Any,
+    /// Whom the target makes of tokens of this account, which is not known.
+    OfAccount(String),
+    /// This one.
+    User(Actor),
+}
+
+impl WayKey {
+    /// Whether what is perhaps this way is perhaps the other one. A token of one account is not
+    /// that of another one, so a target that was not read does not hide a new account.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let covers_user = match (&self.user, &other.user) {
+            (WayUser::Any, WayUser::OfAccount(_)) => self.target.is_none(),
+            (WayUser::Any, _) | (WayUser::OfAccount(_), WayUser::User(_)) => true,
+            (own, user) => own == user,
+        };
+        (self.door.is_none() || self.door == other.door)
+            && (self.target.is_none() || self.target == other.target)
+            && covers_user
+    }
 }
 
 /// The best way. Without doubts it is certain.
@@ -52,7 +78,7 @@ impl Judge<'_, '_> {
         let key = WayKey {
             door,
             target: None,
-            user: None,
+            user: WayUser::Any,
         };
         if closure.cost(&Node::Anything).is_some() {
             let (hops, doubts) = closure.way_to(&Node::Anything);
@@ -82,18 +108,21 @@ impl Judge<'_, '_> {
             let mut doubts = arrival.doubts;
             doubts.extend(target.arrival_doubts.iter().cloned());
             match target.outcome(arrival.account, account, arrival.lifetime) {
-                Outcome::Accepted(user) => add(ways, key(Some(user)), arrival.hops, doubts),
+                Outcome::Accepted(user) => {
+                    add(ways, key(WayUser::User(user)), arrival.hops, doubts);
+                }
                 Outcome::Refused(_) => {}
                 Outcome::Unknown(doubt) => {
                     doubts.insert(doubt);
-                    add(ways, key(None), arrival.hops, doubts);
+                    let user = WayUser::OfAccount(account.full_name());
+                    add(ways, key(user), arrival.hops, doubts);
                 }
             }
         }
         if closure.has_token {
             for doubt in &target.open_doubts {
                 let doubts = BTreeSet::from([doubt.clone()]);
-                add(ways, key(None), Vec::new(), doubts);
+                add(ways, key(WayUser::Any), Vec::new(), doubts);
             }
         }
     }
