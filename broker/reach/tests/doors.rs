@@ -7,6 +7,8 @@
 mod asked;
 #[path = "doors/between.rs"]
 mod between;
+#[path = "doors/changes.rs"]
+mod changes;
 #[path = "doors/lists_and_cuts.rs"]
 mod lists_and_cuts;
 #[path = "doors/rights.rs"]

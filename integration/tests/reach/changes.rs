@@ -374,10 +374,9 @@ async fn review_users(on_hub: &OnHub, name: &str, predicted: &World) -> Result<u
             let mut is_allowed = false;
             for (user, is_own) in users {
                 if is_own || may_act["status"]["allowed"] == true {
-                    let answer = plane
-                        .admin()
-                        .create(REVIEWS, &review(user, &attributes_of(request)));
-                    is_allowed |= answer.await?["status"]["allowed"] == true;
+                    let asked = review(user, &attributes_of(request));
+                    let answer = plane.admin().create(REVIEWS, &asked).await?;
+                    is_allowed |= answer["status"]["allowed"] == true;
                 }
             }
             let words = words_of(predicted, request);

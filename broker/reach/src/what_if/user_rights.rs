@@ -27,10 +27,13 @@ pub(super) struct RightsChange {
     pub(super) doubts: BTreeSet<Doubt>,
 }
 
+/// What a user gains, and what it loses.
+type GainAndLoss = Rc<[RightsChange; 2]>;
+
 /// The rights at the targets whose RBAC differs.
 pub(super) struct ChangedTargets<'w> {
     rights: BTreeMap<&'w ObjectName, [ClusterRights<'w>; 2]>,
-    memo: RefCell<HashMap<(ObjectName, Actor), Rc<[RightsChange; 2]>>>,
+    memo: RefCell<HashMap<(ObjectName, Actor), GainAndLoss>>,
 }
 
 impl<'w> ChangedTargets<'w> {
