@@ -152,7 +152,7 @@ impl ChangedObject {
         }
         // Without a namespace it may be applied to any.
         let is_ours = ["", "kube-system", own_namespace].contains(&self.namespace.as_str());
-        let is_harmless = HARMLESS_KINDS.contains(&(version, &self.kind)) && !is_ours;
+        let is_harmless = HARMLESS_KINDS.contains(&(version, self.kind.as_str())) && !is_ours;
         (!is_harmless).then(|| "what this kind changes is not judged".to_owned())
     }
 }
