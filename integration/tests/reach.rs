@@ -2,6 +2,7 @@
 //! doors on the hub, and really calls the target with the tokens that it obtained.
 
 mod cells;
+mod changes;
 mod live;
 mod stage;
 mod truth;
@@ -16,6 +17,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "every_decided_cell_is_what_the_target_does",
             cells::every_decided_cell_is_what_the_target_does,
+        )
+        .test_alone(
+            "predicted_changes_are_what_is_collected_and_what_subjects_get",
+            changes::predicted_changes_are_what_is_collected_and_what_subjects_get,
         )
         .boxed()
 }

@@ -65,7 +65,7 @@ pub(super) struct CanIArgs {
     /// Of what is checked, and of objects without one.
     #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
     target_namespace: Option<String>,
-    /// What to start from, as KIND/NAME [default: the flags alone]
+    /// What to start from [default: the flags alone]
     ///
     /// KIND is targetaccess, targetcluster, secret, configmap, kustomization or helmrelease, or a
     /// short name of these.

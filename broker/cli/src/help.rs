@@ -44,8 +44,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Diagnose",
         &[
-            "doctor", "tree", "whoami", "can-i", "who-can", "reach", "verify", "inspect", "lint",
-            "explain",
+            "doctor", "tree", "whoami", "can-i", "who-can", "reach", "what-if", "verify",
+            "inspect", "lint", "explain",
         ],
     ),
     ("Other", &["completion", "demo", "help"]),
@@ -126,6 +126,10 @@ const EXAMPLES: &[(&str, &str)] = &[
          fleet",
     ),
     ("reach", "keyferry reach tenant-a/ci --snapshot fleet"),
+    (
+        "what-if",
+        "keyferry what-if -f change.yaml --snapshot fleet --check no-new-access -o markdown",
+    ),
     (
         "export",
         "keyferry export ./site --config config.yaml --public-url https://keys.example.com",

@@ -59,6 +59,8 @@ mod version;
 #[cfg(feature = "view")]
 mod view;
 #[cfg(feature = "view")]
+mod what_if;
+#[cfg(feature = "view")]
 mod who_can;
 mod whoami;
 pub mod wiring;
@@ -329,8 +331,9 @@ mod tests {
 
     use super::Cli;
 
-    /// Old spellings that are hidden: in the command that takes one, it has no other meaning.
-    const OLD_SPELLINGS: [(&str, &str); 9] = [
+    /// Old and short spellings that are hidden: in the command that takes one, it has no other
+    /// meaning.
+    const OLD_SPELLINGS: [(&str, &str); 11] = [
         ("keys", "namespace"),
         ("revoke", "namespace"),
         ("rotate", "namespace"),
@@ -340,6 +343,8 @@ mod tests {
         ("whoami", "target"),
         ("can-i", "target"),
         ("can-i", "from-namespace"),
+        ("what-if", "at"),
+        ("what-if", "allow"),
     ];
 
     #[test]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::{command_error, dashboard, fleet, inspect, rehearse, tree, who_can};
+use crate::{command_error, dashboard, fleet, inspect, rehearse, tree, what_if, who_can};
 
 #[derive(Subcommand)]
 pub(crate) enum ViewCommand {
@@ -41,6 +41,11 @@ pub(crate) enum ViewCommand {
     /// From the hub, read with your rights, or from a snapshot, without a cluster and without a
     /// network.
     Reach(Box<who_can::ReachArgs>),
+    /// Predict which ways to targets a change opens and closes, and what it breaks.
+    ///
+    /// From a snapshot and the objects of the change, or from two snapshots. With --check it fails on
+    /// new access. It works without a cluster and without a network.
+    WhatIf(Box<what_if::WhatIfArgs>),
     /// Decode a token on this machine: whose it is, for what, and for how long.
     ///
     /// It works without a cluster and without a network. With --jwks it checks the signature too.
@@ -54,6 +59,7 @@ impl ViewCommand {
     pub(crate) fn run_offline(&self) -> Option<ExitCode> {
         match self {
             Self::Inspect(args) => Some(inspect::run(args)),
+            Self::WhatIf(args) => Some(what_if::run(args)),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ mod reach;
 mod snapshot_folder;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -114,7 +114,6 @@ enum ReachFormat {
     /// The same document as YAML.
     Yaml,
     /// One HTML file with the ways, to send or to print.
-    #[cfg(feature = "view")]
     Html,
 }
 
@@ -234,11 +233,28 @@ fn print_report(report: &Report, format: ReachFormat, code: u8) -> ExitCode {
     match format {
         ReachFormat::Tree => ui::finish_with(&text::tree(report), code),
         ReachFormat::Table => ui::finish_with(&text::table(report), code),
-        #[cfg(feature = "view")]
         ReachFormat::Html => ui::finish_with(&keyferry_pages::reach_file(report), code),
         ReachFormat::Json => ui::finish_document(report, DocumentFormat::Json, code.into()),
         ReachFormat::Yaml => ui::finish_document(report, DocumentFormat::Yaml, code.into()),
     }
+}
+
+/// Reads the folder of a snapshot, and notes what its reader should know.
+///
+/// # Errors
+/// A file cannot be read, or has a mistake.
+pub(crate) fn read_folder(
+    folder: &Path,
+    namespace: &str,
+    issuer: Option<&String>,
+) -> Result<World, CommandError> {
+    let mut world = World::new(keyferry_namespace(namespace)?);
+    world.hub.issuer = issuer.cloned();
+    let notes = snapshot_folder::read(folder, &mut world)?;
+    for note in notes {
+        ui::note(&note);
+    }
+    Ok(world)
 }
 
 fn unknown_target(answers: &Answers, question: &Question) -> Option<CommandError> {

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "commands/reach_folders.rs"]
+mod reach_folders;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -136,7 +139,7 @@ fn transcript_of(line: &str) -> Transcript {
     );
     write("token", &unsigned_token());
     write("opaque-token", "hunter2");
-    write_snapshots(folder.path());
+    reach_folders::write_snapshots(folder.path());
     let words = shlex::split(line).unwrap();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
@@ -152,61 +155,6 @@ fn transcript_of(line: &str) -> Transcript {
         .without_random_words();
     assert!(!shown.to_string().contains("hunter2"), "{shown}");
     shown
-}
-
-const EMPTY_LIST: &str = "apiVersion: v1\nitems: []\nkind: List\nmetadata: {resourceVersion: ''}\n";
-
-/// Writes a snapshot of a hub and its target, one in which lists are missing, cut or have the data of
-/// a Secret, and one that is no YAML.
-fn write_snapshots(folder: &Path) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reach/tests/doors");
-    let read = |name: &str| std::fs::read_to_string(source.join(name)).unwrap();
-    let write = |path: &str, text: &str| {
-        let path = folder.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/admission-policies");
-    let mut admission = Vec::new();
-    for entry in std::fs::read_dir(policies).unwrap() {
-        let path = entry.unwrap().path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
-            admission.push(std::fs::read_to_string(path).unwrap());
-        }
-    }
-    write("fleet/hub/objects.yaml", &read("hub.yaml"));
-    write("fleet/hub/policies.yaml", &admission.join("---\n"));
-    for kind in keyferry_reach::ListKind::ALL {
-        write(&format!("fleet/hub/{}.yaml", kind.resource()), EMPTY_LIST);
-    }
-    for snapshot in ["fleet", "partial"] {
-        let target = format!("{snapshot}/targets/prod");
-        write(
-            &format!("{target}/authentication.yaml"),
-            &read("authentication.yaml"),
-        );
-        write(&format!("{target}/release"), "v1.37.2\n");
-        write(
-            &format!("{target}/rbac/clusterroles.yaml"),
-            &read("prod.yaml"),
-        );
-        for list in ["clusterrolebindings", "roles", "rolebindings"] {
-            write(&format!("{target}/rbac/{list}.yaml"), EMPTY_LIST);
-        }
-    }
-    write("partial/hub/objects.yaml", &read("hub.yaml"));
-    write(
-        "partial/hub/rolebindings.yaml",
-        "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n",
-    );
-    write(
-        "partial/hub/secrets.yaml",
-        "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\ndata: {a: aHVudGVyMg==}\n",
-    );
-    write("broken/hub/pods.yaml", "a: [");
 }
 
 #[test]
@@ -271,6 +219,27 @@ fn what_is_printed_without_a_hub() {
         (
             "reach-as-json",
             "reach tenant-a/ci --snapshot fleet -o json",
+        ),
+        ("what-if", "what-if -f change.yaml --snapshot fleet"),
+        (
+            "what-if-at-a-target-as-markdown",
+            "what-if -f target-change.yaml --at prod --snapshot fleet -o markdown",
+        ),
+        (
+            "what-if-as-json",
+            "what-if --delete RoleBinding/tenant-a/caller --snapshot fleet -o json",
+        ),
+        (
+            "what-if-as-sarif",
+            "what-if -f change.yaml --snapshot fleet --check no-new-access --target prod -o sarif",
+        ),
+        (
+            "what-if-allowed",
+            "what-if -f change.yaml --snapshot fleet --check no-new-access --allow allow.yaml",
+        ),
+        (
+            "what-if-of-two-folders",
+            "what-if --from fleet --to partial",
         ),
     ] {
         assert_snapshot!(case, transcript_of(line));
@@ -494,6 +463,30 @@ fn what_is_wrong_is_said_with_its_fix() {
                 "reach ci --snapshot fleet",
                 "reach tenant-a/ci --target other --snapshot fleet",
                 "reach tenant-a/ci --snapshot partial",
+            ],
+        ),
+        (
+            "what-if",
+            &[
+                "what-if --snapshot fleet",
+                "what-if -f change.yaml",
+                "what-if -f cut.yaml --snapshot fleet",
+                "what-if -f cut-list.yaml --snapshot fleet",
+                "what-if -f broken/hub/pods.yaml --snapshot fleet",
+                "what-if -f empty.yaml --snapshot fleet",
+                "what-if -f twice.yaml --snapshot fleet",
+                "what-if -f typing-error.yaml --snapshot fleet",
+                "what-if -f labels.yaml --snapshot fleet",
+                "what-if -f unjudged.yaml --snapshot fleet",
+                "what-if -f large.yaml --snapshot fleet",
+                "what-if -f change.yaml --at other --snapshot fleet",
+                "what-if --delete RoleBinding/tenant-a/none --snapshot fleet",
+                "what-if --delete RoleBinding/ci --snapshot fleet",
+                "what-if -f change.yaml --snapshot fleet --check no-new-access --target other",
+                "what-if -f change.yaml --snapshot fleet --check no-new-access --allow change.yaml",
+                "what-if -f change.yaml --snapshot fleet --check no-new-access",
+                "what-if -f unjudged.yaml --snapshot fleet --check no-new-access",
+                "what-if --from fleet --to nowhere",
             ],
         ),
         ("completion", &["completion", "completion zs"]),

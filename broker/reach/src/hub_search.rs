@@ -1,5 +1,7 @@
 //! What a subject can become on the hub: a search over steps, the surest and shortest first.
 
+mod by_door;
+
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -63,6 +65,8 @@ pub(crate) enum Node {
 
 /// How many doubts and steps a way has.
 type Cost = (usize, usize);
+/// The nodes whose steps are still to be followed, the best first.
+type StepQueue = BinaryHeap<Reverse<(Cost, Node)>>;
 
 /// The last step of the best way to a node.
 #[derive(Debug)]
@@ -248,10 +252,17 @@ impl<'w> HubSearch<'w> {
 
     /// All that the subject can have.
     pub(crate) fn closure(&self, subject: &Subject) -> Closure {
-        let mut closure = Closure::default();
-        let mut queue = BinaryHeap::new();
+        let (mut closure, mut queue) = self.start(subject);
         let actor = Actor::of_subject(subject);
         let is_superuser = self.rights.granted(&actor).is_superuser();
+        self.extend(&mut closure, &mut queue, is_superuser);
+        closure
+    }
+
+    /// What the subject has without a step.
+    fn start(&self, subject: &Subject) -> (Closure, StepQueue) {
+        let mut closure = Closure::default();
+        let mut queue = BinaryHeap::new();
         let mut doubts: Rc<[Doubt]> = Rc::from([]);
         if let Subject::ServiceAccount(namespace, name) = subject {
             match self.accounts.find(namespace, name) {
@@ -266,7 +277,7 @@ impl<'w> HubSearch<'w> {
                     let lists = &self.world.hub.lists;
                     if lists.is_whole_in(ListKind::ServiceAccounts, namespace) {
                         // It does not exist, so there is no token of it.
-                        return closure;
+                        return (closure, queue);
                     }
                     doubts = Rc::from([Doubt::list_in(ListKind::ServiceAccounts, namespace)]);
                     let hops = Rc::from([]);
@@ -274,26 +285,25 @@ impl<'w> HubSearch<'w> {
                 }
             }
         }
-        let node = Node::Actor(Rc::new(actor));
+        let node = Node::Actor(Rc::new(Actor::of_subject(subject)));
         closure.begin(&mut queue, node, Rc::from([]), doubts);
+        (closure, queue)
+    }
+
+    /// Adds all that the nodes of the queue lead to.
+    fn extend(&self, closure: &mut Closure, queue: &mut StepQueue, is_superuser: bool) {
         while let Some(Reverse((cost, node))) = queue.pop() {
             if closure.steps.get(&node).is_none_or(|step| step.cost < cost) {
                 continue;
             }
             for (next, hops, doubts) in self.next(&node, is_superuser) {
-                closure.offer(&mut queue, next, Some(&node), cost, hops, doubts);
+                closure.offer(queue, next, Some(&node), cost, hops, doubts);
             }
         }
-        closure
     }
 
     /// The tokens that Pods of the account mount already.
-    fn start_pods(
-        &self,
-        closure: &mut Closure,
-        queue: &mut BinaryHeap<Reverse<(Cost, Node)>>,
-        account: AccountIndex,
-    ) {
+    fn start_pods(&self, closure: &mut Closure, queue: &mut StepQueue, account: AccountIndex) {
         for &pod in self.pods_by_account.get(&account).into_iter().flatten() {
             let Some(found) = self.world.hub.pods.get(pod) else {
                 continue;
@@ -455,19 +465,13 @@ fn words_of(actor: &Actor) -> String {
 }
 
 impl Closure {
-    fn begin(
-        &mut self,
-        queue: &mut BinaryHeap<Reverse<(Cost, Node)>>,
-        node: Node,
-        hops: Rc<[Hop]>,
-        doubts: Rc<[Doubt]>,
-    ) {
+    fn begin(&mut self, queue: &mut StepQueue, node: Node, hops: Rc<[Hop]>, doubts: Rc<[Doubt]>) {
         self.offer(queue, node, None, (0, 0), hops, doubts);
     }
 
     fn offer(
         &mut self,
-        queue: &mut BinaryHeap<Reverse<(Cost, Node)>>,
+        queue: &mut StepQueue,
         node: Node,
         from: Option<&Node>,
         before: Cost,

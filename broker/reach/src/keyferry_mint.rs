@@ -183,7 +183,7 @@ impl Minting<'_, '_> {
     }
 
     /// Under what an access gives a token by one type of delivery, or why it does not.
-    fn terms(
+    pub(crate) fn terms(
         &self,
         access: &TargetAccess,
         target: &TargetCluster,

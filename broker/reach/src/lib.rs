@@ -16,6 +16,7 @@ mod actor;
 pub mod answer;
 mod cluster_rights;
 mod cut;
+mod delivery_grants;
 pub mod doors;
 mod doubt;
 mod edge;
@@ -31,6 +32,7 @@ mod subject;
 mod target_rights;
 mod target_tokens;
 pub mod way;
+pub mod what_if;
 pub mod world;
 
 pub use doubt::Doubt;

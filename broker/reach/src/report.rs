@@ -235,14 +235,14 @@ fn reported(answer: &Answer) -> ReportedAnswer {
     reported
 }
 
-fn hop(hop: &Hop) -> ReportedHop {
+pub(crate) fn hop(hop: &Hop) -> ReportedHop {
     ReportedHop {
         door: hop.door,
         step: ForeignText::new(&hop.text),
     }
 }
 
-fn undecided(doubt: &Doubt) -> UndecidedFact {
+pub(crate) fn undecided(doubt: &Doubt) -> UndecidedFact {
     UndecidedFact {
         description: ForeignText::new(&doubt.description()),
         decide: ForeignText::new(&doubt.decide()),

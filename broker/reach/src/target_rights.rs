@@ -1,6 +1,7 @@
 //! What a user may do at a target, also by impersonation and by rights that it grants itself there.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use keyferry_kube_rbac::{Attributes, User};
 
@@ -8,7 +9,7 @@ use crate::actor::Actor;
 use crate::cluster_rights::ClusterRights;
 use crate::doors::impersonate::Impersonated;
 use crate::doubt::Doubt;
-use crate::granted::Scope;
+use crate::granted::{Granted, Scope};
 use crate::way::Hop;
 
 /// How many users are followed from one at a target.
@@ -25,42 +26,58 @@ pub(crate) struct RightAnswer {
     pub(crate) nearest_miss: String,
 }
 
-impl ClusterRights<'_> {
+/// What a user is granted, with the steps to it.
+pub(crate) type GrantOfActor<'w> = (Vec<Hop>, Rc<Granted<'w>>);
+
+impl<'w> ClusterRights<'w> {
     /// Whether the user may send the request, and by which ways.
     pub(crate) fn answer_request(&self, user: &Actor, request: &Attributes) -> RightAnswer {
-        let mut answer = RightAnswer::default();
-        let mut visited = BTreeSet::from([user.clone()]);
-        let mut queue = VecDeque::from([(user.clone(), Vec::new())]);
-        while let Some((actor, hops)) = queue.pop_front() {
-            let granted = self.granted(&actor);
+        let (grants, doubts) = self.grants_of(user);
+        let mut answer = RightAnswer {
+            doubts,
+            ..RightAnswer::default()
+        };
+        for (hops, granted) in &grants {
             for (set, rule) in granted.that_allow(request) {
                 if answer.ways.len() < MAX_WAYS {
                     let way = hops.iter().cloned().chain(set.hops(self.target, rule, 0));
                     answer.ways.push(way.collect());
                 }
             }
-            let doubts = self.doubts.iter().chain(&granted.doubts);
-            let sets = doubts.map(|doubt| BTreeSet::from([doubt.clone()]));
-            answer.doubts.extend(sets);
+        }
+        answer.nearest_miss = self.nearest_miss(user, request);
+        answer
+    }
+
+    /// All that the user is granted, also as others whom it may impersonate, with the steps to each,
+    /// and what may hide more.
+    pub(crate) fn grants_of(&self, user: &Actor) -> (Vec<GrantOfActor<'w>>, Vec<BTreeSet<Doubt>>) {
+        let (mut grants, mut doubts) = (Vec::new(), Vec::new());
+        let mut visited = BTreeSet::from([user.clone()]);
+        let mut queue = VecDeque::from([(user.clone(), Vec::new())]);
+        while let Some((actor, hops)) = queue.pop_front() {
+            let granted = self.granted(&actor);
+            let unknown = self.doubts.iter().chain(&granted.doubts);
+            doubts.extend(unknown.map(|doubt| BTreeSet::from([doubt.clone()])));
             for (whom, more) in self.impersonated(&granted) {
-                for actor in self.actors_of(whom, &mut answer.doubts) {
+                for actor in self.actors_of(whom, &mut doubts) {
                     if visited.len() < MAX_ACTORS && visited.insert(actor.clone()) {
                         let mut hops = [hops.clone(), more.clone()].concat();
                         hops.push(Hop::note(format!("as {}", named(&actor))));
                         queue.push_back((actor, hops));
                     } else if visited.len() >= MAX_ACTORS {
-                        answer.doubts.push(BTreeSet::from([Doubt::fact(
+                        doubts.push(BTreeSet::from([Doubt::fact(
                             format!("it may impersonate more than {MAX_ACTORS} users"),
                             "ask about fewer users",
                         )]));
                     }
                 }
             }
+            grants.push((hops, granted));
         }
-        answer.doubts.sort();
-        answer.doubts.dedup();
-        answer.nearest_miss = self.nearest_miss(user, request);
-        answer
+        doubts.sort();
+        doubts.dedup();
+        (grants, doubts)
     }
 
     fn actors_of(&self, whom: Impersonated<'_>, doubts: &mut Vec<BTreeSet<Doubt>>) -> Vec<Actor> {

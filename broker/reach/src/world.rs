@@ -1,5 +1,6 @@
 //! What was read of a hub and of its targets.
 
+mod change;
 mod object;
 mod snapshot;
 
@@ -13,6 +14,7 @@ use keyferry_kube_authn::Release;
 use keyferry_kube_rbac::{RbacObject, ReadError, Reading, read_object};
 use serde_json::Value;
 
+pub use self::change::{ChangeError, ChangedObject};
 pub use self::object::{Pod, Secret};
 pub use self::snapshot::{MAX_SNAPSHOT_BYTES, SnapshotError, SnapshotNote};
 use crate::act::ActNames;
@@ -123,6 +125,11 @@ impl World {
             },
             targets: BTreeMap::new(),
         }
+    }
+
+    /// Whether anything of a target was read: its TargetCluster, or its folder.
+    pub fn has_target(&self, name: &ObjectName) -> bool {
+        self.targets.contains_key(name) || self.hub.stored.targets.contains_key(name)
     }
 
     /// The same world without some objects, as it is once Keyferry has followed.
@@ -290,6 +297,14 @@ impl TargetFiles {
     /// [`ObjectError`].
     pub fn add(&mut self, object: Value) -> Result<(), ObjectError> {
         add_rbac(&mut self.rbac, object)
+    }
+
+    /// Whether nobody's rights differ, nor what was read of them.
+    pub(crate) fn has_same_rbac(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.lists == other.lists
+                && self.rbac.roles().eq(other.rbac.roles())
+                && self.rbac.bindings().eq(other.rbac.bindings()))
     }
 }
 

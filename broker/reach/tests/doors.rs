@@ -9,9 +9,13 @@ mod acts;
 mod asked;
 #[path = "doors/between.rs"]
 mod between;
+#[path = "doors/changes.rs"]
+mod changes;
 #[path = "doors/lists_and_cuts.rs"]
 mod lists_and_cuts;
 #[path = "doors/rights.rs"]
 mod rights;
 #[path = "doors/snapshot.rs"]
 mod snapshot;
+#[path = "doors/what_if.rs"]
+mod what_if;

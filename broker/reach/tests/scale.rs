@@ -13,10 +13,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use keyferry_api::name::Namespace;
 use keyferry_kube_rbac::{Attributes, ResourceRequest};
 use keyferry_reach::answer::{Question, answer_question};
-use keyferry_reach::world::World;
+use keyferry_reach::what_if::{WayChange, compare_worlds};
+use keyferry_reach::world::{ChangedObject, World};
+use serde_json::json;
 
 const MAX_MEMORY_KIB: u64 = 500 * 1024;
 
@@ -340,4 +343,38 @@ fn all_subjects_at_all_targets_are_answered_in_time() {
     if !cfg!(debug_assertions) {
         assert!(memory < MAX_MEMORY_KIB, "{memory} KiB");
     }
+    predict_ten_objects(&world, question.now);
+}
+
+/// Five roles and their bindings, each of which lets an account run Pods as the others.
+fn predict_ten_objects(world: &World, now: Timestamp) {
+    let began = Instant::now();
+    let (mut after, mut changed) = (world.clone(), Vec::new());
+    for number in 0..5 {
+        let metadata = json!({ "name": "new", "namespace": format!("n{number}") });
+        let rules = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["create"] }]);
+        let role =
+            json!({ "apiVersion": RBAC, "kind": "Role", "metadata": metadata, "rules": rules });
+        let subject = json!({ "kind": "ServiceAccount", "name": "a1", "namespace": "n4" });
+        let binding = json!({ "apiVersion": RBAC, "kind": "RoleBinding", "metadata": metadata, "subjects": [subject],
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "new" } });
+        for value in [role, binding] {
+            let object = ChangedObject::of(&value, None).unwrap();
+            assert_eq!(after.apply(&object, value, now).unwrap(), None);
+            changed.push(object);
+        }
+    }
+    assert!(after.settle(world, &changed).is_empty());
+    let comparison = compare_worlds(world, &after, &changed, now);
+    let appear = comparison.ways.iter().filter(|way| way.appears).count();
+    eprintln!(
+        "what-if: {} objects in {:?}, at most {} MiB; {appear} ways appear, {} disappear",
+        changed.len(),
+        began.elapsed(),
+        peak_memory_kib() >> 10,
+        comparison.ways.len() - appear
+    );
+    assert!(appear > 0 && appear == comparison.ways.len());
+    let is_of_account = |way: &WayChange| way.subject.name() == "n4/a1";
+    assert!(comparison.ways.iter().any(is_of_account));
 }

@@ -17,7 +17,7 @@ use super::stage::{ROBOT, SUBJECTS, Stage, rights};
 use super::truth::{TargetTruth, Tokens, Truth};
 
 /// Verb, group, resource, namespace and name of a request.
-type Request = (
+pub(super) type Request = (
     &'static str,
     &'static str,
     &'static str,
@@ -25,7 +25,7 @@ type Request = (
     &'static str,
 );
 
-const REQUESTS: [Request; 16] = [
+pub(super) const REQUESTS: [Request; 16] = [
     ("get", "apps", "deployments", "apps", ""),
     ("list", "apps", "deployments", "apps", ""),
     ("create", "apps", "deployments", "apps", ""),
@@ -160,13 +160,15 @@ fn subjects() -> BTreeSet<Subject> {
         .collect()
 }
 
-fn attributes_of((verb, group, resource, namespace, name): &Request) -> Value {
+pub(super) fn attributes_of(
+    (verb, group, resource, namespace, name): &Request,
+) -> Value {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     json!({ "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace, "name": name })
 }
 
 /// The answers to one request, without those that are no.
-fn words_of(
+pub(super) fn words_of(
     world: &World,
     (verb, group, resource, namespace, name): &Request,
 ) -> BTreeMap<(String, Subject), &'static str> {

@@ -372,8 +372,8 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
     // `credential`, and the rotation suite, which rotates the hub's keys, covers `revoke`.
     // `onboarding.rs` covers `onboard` and `offboard`, the suite of Flux the approval of client
     // certificates, `tree` and `inspect`, and the suite of inputs `runtime-info`, for which a target
-    // needs an identity. The suite of rotations covers `rehearse`, the suite `reach` what `who-can`
-    // and `reach` answer, and `dashboard` runs until its reader ends it: its own tests have it.
+    // needs an identity. The suite of rotations covers `rehearse`, the suite `reach` what `who-can`,
+    // `reach` and `what-if` answer, and `dashboard` runs until its reader ends it: its own tests have it.
     let elsewhere = [
         "demo",
         "help",
@@ -388,6 +388,7 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
         "rehearse",
         "who-can",
         "reach",
+        "what-if",
         "dashboard",
     ];
     let shell = place

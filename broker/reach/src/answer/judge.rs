@@ -1,5 +1,7 @@
 //! Judges one subject at each target.
 
+mod by_door;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -8,6 +10,7 @@ use keyferry_api::config::Policy;
 use keyferry_api::name::ObjectName;
 use keyferry_kube_rbac::Attributes;
 
+pub(crate) use self::by_door::{DoorWay, WayKey, WayUser, WaysByDoor};
 use super::Question;
 use super::arrival::{Arrival, Arrivals};
 use super::verdict::{Verdict, Way};

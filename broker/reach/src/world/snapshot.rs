@@ -17,8 +17,6 @@ pub const MAX_SNAPSHOT_BYTES: u64 = 256 << 20;
 /// On how many threads a list is parsed at most, and how many items make another one worth it.
 const MAX_THREADS: usize = 8;
 const MIN_ITEMS_PER_THREAD: usize = 500;
-/// The most bytes of the file with a release.
-const MAX_RELEASE_BYTES: usize = 64;
 
 /// A file of a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
