@@ -153,7 +153,11 @@ async fn read_objects(
     files: &FleetFiles<'_>,
     now: Timestamp,
 ) -> Result<(Snapshot, Option<Configuration>), CommandError> {
-    let configuration = files.config.map(sources::read_config).transpose()?.flatten();
+    let configuration = files
+        .config
+        .map(sources::read_config)
+        .transpose()?
+        .flatten();
     let snapshot = match (files.folder, &configuration, files.config) {
         (Some(folder), ..) => sources::read_folder(folder)?,
         (None, Some(configuration), Some(path)) => {

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use keyferry_api::name::ObjectName;
 use keyferry_kube_rbac::Attributes;
 
-pub(crate) use self::judge::{DoorWay, Judge, WayKey, WayUser, WaysByDoor};
 use self::judge::SubjectActs;
+pub(crate) use self::judge::{DoorWay, Judge, WayKey, WayUser, WaysByDoor};
 pub use self::verdict::{Verdict, Way};
 use crate::act::Act;
 use crate::cut::smallest_meeting_set;

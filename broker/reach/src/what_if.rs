@@ -359,7 +359,7 @@ impl<'a> ChangesOfSubject<'a> {
 impl WayChange {
     fn add(&mut self, key: &WayKey, way: Option<&DoorWay>, doubted: &[Option<&DoorWay>]) {
         self.users.extend(match &key.user {
-            WayUser::Any => None,
+            WayUser::Any | WayUser::AfterAct(_) => None,
             WayUser::OfAccount(account) => Some(format!("the unknown user of {account}")),
             WayUser::User(user) => Some(named(user)),
         });

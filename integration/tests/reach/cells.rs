@@ -160,9 +160,7 @@ fn subjects() -> BTreeSet<Subject> {
         .collect()
 }
 
-pub(super) fn attributes_of(
-    (verb, group, resource, namespace, name): &Request,
-) -> Value {
+pub(super) fn attributes_of((verb, group, resource, namespace, name): &Request) -> Value {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     json!({ "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace, "name": name })
 }

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::on_hub::{ISSUER, OnHub};
+use keyferry_integration::world::on_hub::ISSUER;
 use keyferry_reach::what_if::{Comparison, WayChange, compare_worlds};
 use keyferry_reach::world::{ChangedObject, World};
 use keyferry_reach::{ListKind, Subject};
 use serde_json::{Value, json};
 
 use super::cells::{REQUESTS, attributes_of, words_of};
-use super::stage::{SUBJECTS, rights};
+use super::stage::{SUBJECTS, Stage, rights};
 use super::truth::Truth;
 
 /// How long controllers may take to follow a change.
@@ -66,7 +66,7 @@ fn grant(namespace: &str, rules: &Value, subject: &Value) -> Vec<Value> {
 }
 
 /// Every right of the stage for one more subject, changes of policy, and changes at a target.
-fn changes(world: &OnHub) -> Vec<Change> {
+fn changes(world: &Stage) -> Vec<Change> {
     let subject = json!({ "kind": "ServiceAccount", "name": SUBJECT, "namespace": SUBJECTS });
     let user = json!({ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "hub:system:serviceaccount:tenant-a:reconciler" });
     let mut changes = Vec::new();
@@ -146,7 +146,7 @@ fn changes(world: &OnHub) -> Vec<Change> {
 }
 
 pub(super) async fn predicted_changes_are_what_is_collected_and_what_subjects_get(
-    world: Arc<OnHub>,
+    world: Arc<Stage>,
 ) -> TestResult {
     let began = Instant::now();
     let before = collect(&world).await?;
@@ -184,12 +184,12 @@ pub(super) async fn predicted_changes_are_what_is_collected_and_what_subjects_ge
     Ok(())
 }
 
-fn target_name(world: &OnHub, index: usize) -> Result<ObjectName, TestError> {
+fn target_name(world: &Stage, index: usize) -> Result<ObjectName, TestError> {
     Ok(ObjectName::new(world.targets[index].name())?)
 }
 
 fn predict(
-    on_hub: &OnHub,
+    on_hub: &Stage,
     before: &World,
     change: &Change,
 ) -> Result<(World, Comparison), TestError> {
@@ -244,14 +244,14 @@ fn path_of_object(object: &Value) -> String {
     )
 }
 
-fn plane<'a>(world: &'a OnHub, change: &Change) -> &'a ControlPlane {
+fn plane<'a>(world: &'a Stage, change: &Change) -> &'a ControlPlane {
     change
         .target
         .map_or(&world.hub, |index| &world.targets[index])
 }
 
 /// Applies a change; returns each path with the object that was there.
-async fn apply(world: &OnHub, change: &Change) -> Result<Vec<(String, Option<Value>)>, TestError> {
+async fn apply(world: &Stage, change: &Change) -> Result<Vec<(String, Option<Value>)>, TestError> {
     let client = plane(world, change).admin();
     let mut undo = Vec::new();
     for (kind, namespace, name) in &change.removed {
@@ -272,7 +272,7 @@ async fn apply(world: &OnHub, change: &Change) -> Result<Vec<(String, Option<Val
 }
 
 async fn restore(
-    world: &OnHub,
+    world: &Stage,
     change: &Change,
     undo: Vec<(String, Option<Value>)>,
 ) -> Result<(), TestError> {
@@ -298,7 +298,7 @@ async fn restore(
 }
 
 /// Collects again until no way and no delivery differs.
-async fn until_collected(on_hub: &OnHub, name: &str, wanted: &World) -> TestResult {
+async fn until_collected(on_hub: &Stage, name: &str, wanted: &World) -> TestResult {
     let limit = Instant::now() + FOLLOW_LIMIT;
     loop {
         let collected = collect(on_hub).await?;
@@ -317,7 +317,7 @@ async fn until_collected(on_hub: &OnHub, name: &str, wanted: &World) -> TestResu
 /// Opens every door as the first subject whose way certainly changes. Returns whether there is one.
 async fn open_doors(
     truth: &Truth<'_>,
-    world: &OnHub,
+    world: &Stage,
     change: &Change,
     comparison: &Comparison,
 ) -> Result<bool, TestError> {
@@ -332,12 +332,13 @@ async fn open_doors(
         .as_ref()
         .map(ToString::to_string)
         .unwrap_or_default();
-    let index = usize::from(world.targets[1].name() == name);
+    let planes = world.planes();
+    let index = planes.iter().position(|plane| plane.name() == name);
     // Authorizers answer from watches, which may be late.
     let limit = Instant::now() + Duration::from_secs(5);
     loop {
         let tokens = truth.tokens_of(&way.subject).await?;
-        if tokens.iter().any(|(target, _)| *target == index) {
+        if tokens.iter().any(|(target, _)| Some(*target) == index) {
             return Ok(true);
         }
         if Instant::now() > limit {
@@ -349,7 +350,7 @@ async fn open_doors(
 }
 
 /// Compares the predicted rights of the reconciler with reviews at the changed target.
-async fn review_users(on_hub: &OnHub, name: &str, predicted: &World) -> Result<usize, TestError> {
+async fn review_users(on_hub: &Stage, name: &str, predicted: &World) -> Result<usize, TestError> {
     const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     let reconciler = Subject::ServiceAccount("tenant-a".to_owned(), "reconciler".to_owned());
     let plane = &on_hub.targets[0];
@@ -394,14 +395,14 @@ async fn review_users(on_hub: &OnHub, name: &str, predicted: &World) -> Result<u
 }
 
 /// Reads the hub and the targets over their API.
-async fn collect(on_hub: &OnHub) -> Result<World, TestError> {
+async fn collect(on_hub: &Stage) -> Result<World, TestError> {
     let mut world = World::new(Namespace::new("keyferry-system")?);
     world.hub.issuer = Some(ISSUER.to_owned());
     for kind in ListKind::ALL {
         let text = list(&on_hub.hub, kind).await?;
         world.add_file(&format!("hub/{}.yaml", kind.resource()), &text)?;
     }
-    for plane in &on_hub.targets {
+    for plane in on_hub.planes() {
         let folder = format!("targets/{}", ObjectName::new(plane.name())?);
         for kind in ListKind::RBAC {
             let text = list(plane, kind).await?;

@@ -59,7 +59,7 @@ fn first_door((node, hops, doubts): &NextNode) -> Option<u8> {
         Node::Exchange(_) => Some(1),
         // The Pods of an account, of which some were not read.
         Node::Tokens(_) | Node::Held(..) => Some(3),
-        Node::Actor(_) | Node::Delivered(_) | Node::Anything => None,
+        Node::Actor(_) | Node::Act(_) | Node::Delivered(_) | Node::Anything => None,
     })
 }
 

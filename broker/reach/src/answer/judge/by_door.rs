@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use keyferry_api::name::ObjectName;
 
 use super::{Arrivals, Judge, Outcome};
+use crate::act::Act;
 use crate::actor::Actor;
 use crate::doubt::Doubt;
 use crate::hub_search::{Closure, Node};
@@ -28,6 +29,8 @@ pub(crate) enum WayUser {
     OfAccount(String),
     /// This one.
     User(Actor),
+    /// Whom the subject lets in by this act. What follows from acts is not compared.
+    AfterAct(Act),
 }
 
 impl WayKey {
@@ -35,6 +38,7 @@ impl WayKey {
     /// that of another one, so a target that was not read does not hide a new account.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let covers_user = match (&self.user, &other.user) {
+            (WayUser::Any, WayUser::AfterAct(_)) => false,
             (WayUser::Any, WayUser::OfAccount(_)) => self.target.is_none(),
             (WayUser::Any, _) | (WayUser::OfAccount(_), WayUser::User(_)) => true,
             (own, user) => own == user,
@@ -83,6 +87,17 @@ impl Judge<'_, '_> {
         if closure.cost(&Node::Anything).is_some() {
             let (hops, doubts) = closure.way_to(&Node::Anything);
             add(ways, key.clone(), hops, doubts);
+        }
+        for node in closure.nodes() {
+            let Node::Act(act) = node else { continue };
+            let (hops, mut doubts) = closure.way_to(node);
+            let own_door = hops.iter().find_map(|hop| hop.door).or(door);
+            doubts.insert(Doubt::door(own_door.unwrap_or(9), &hops));
+            let key = WayKey {
+                user: WayUser::AfterAct(act.clone()),
+                ..key.clone()
+            };
+            add(ways, key, hops, doubts);
         }
         if !closure.has_token {
             return;
