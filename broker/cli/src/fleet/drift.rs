@@ -42,7 +42,7 @@ const MAX_CONCURRENT_TARGETS: usize = 16;
 /// How the live side of targets is read.
 #[derive(Args)]
 pub(super) struct LiveArgs {
-    /// A folder with kubeconfigs of targets: NAME, NAME.yaml or NAME.kubeconfig.
+    /// A folder with one kubeconfig per target, named after it.
     ///
     /// Each target with one is asked, in 5 s, for the file and the keys that it has loaded, which are
     /// compared with what they should be. NAME.authentication.yaml is the file of a target, in the

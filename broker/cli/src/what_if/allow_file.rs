@@ -114,7 +114,8 @@ mod tests {
             ("- {subject: tenant-a/ci, target: prod, door: three}", false),
             ("subject: tenant-a/ci", false),
             ("- [", false),
-            ("", false),
+            // An empty list allows nothing.
+            ("", true),
         ] {
             assert_eq!(AllowedWays::parse(text).is_ok(), is_read, "{text}");
         }

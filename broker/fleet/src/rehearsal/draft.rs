@@ -66,6 +66,11 @@ impl Draft {
                 "an apiserver of the hub that restarts may refuse every TokenRequest at first",
             ),
             (
+                CallerClass::CallerWithoutToken,
+                "KeyRecordUnread",
+                "no token is issued before the key journal is read from the hub again",
+            ),
+            (
                 CallerClass::AnyCaller,
                 "ReviewForbidden",
                 "an apiserver of the hub that restarts refuses Keyferry's reviews until it has \
