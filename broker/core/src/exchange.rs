@@ -187,13 +187,13 @@ fn take_token<'a>(
     let assertion = take_assertion(parameters)?;
     let subject_token = parameters.subject_token.take().map(PresentedToken::new);
     let token_type = parameters.subject_token_type.as_deref();
-    let known = token_type.map(|given| SUBJECT_TOKEN_TYPES.contains(&given));
+    let known_type = token_type.map(|given| SUBJECT_TOKEN_TYPES.contains(&given));
     let unknown_type = invalid_request(
         "subject_token_type",
         "must be urn:ietf:params:oauth:token-type:jwt, or :id_token or :access_token for a token \
          that is a JWT",
     );
-    if known == Some(false) {
+    if known_type == Some(false) {
         return Err(unknown_type);
     }
     match parameters.grant_type.as_deref() {
@@ -205,7 +205,7 @@ fn take_token<'a>(
             "subject_token",
             "is missing; send the caller's own token",
         )),
-        Some(GRANT_TYPE) if known.is_none() => Err(unknown_type),
+        Some(GRANT_TYPE) if known_type.is_none() => Err(unknown_type),
         Some(GRANT_TYPE) => Ok(subject_token),
         Some(GRANT_TYPE_CREDENTIALS) if assertion.is_some() && subject_token.is_some() => {
             Err(invalid_request(

@@ -124,7 +124,7 @@ impl Consumers {
                 world: Arc::clone(world),
                 client: client.clone(),
                 caller_tokens,
-                held: None,
+                last_read: None,
                 http: BTreeMap::new(),
             };
             running.spawn(consumer.call_until_ended(phase.subscribe()));
@@ -153,7 +153,7 @@ struct Consumer {
     world: Arc<OnHub>,
     client: Client,
     caller_tokens: Vec<String>,
-    held: Option<Credential>,
+    last_read: Option<Credential>,
     /// By the CA that it trusts.
     http: BTreeMap<String, reqwest::Client>,
 }
@@ -225,9 +225,9 @@ impl Consumer {
         if let Ok(Ok(secret)) = read
             && let Some(credential) = Credential::of_secret(&secret)
         {
-            self.held = Some(credential);
+            self.last_read = Some(credential);
         }
-        self.held.clone()
+        self.last_read.clone()
     }
 
     /// A token that the hub mints for the target, as Flux does.

@@ -149,13 +149,11 @@ pub(super) struct SecretSpec {
     pub(super) secret_type: Option<String>,
     /// Labels beside Keyferry's own, such as istio/multiCluster. Names by which Keyferry, Kubernetes,
     /// Argo CD or Cluster API act are refused.
-    #[serde(default)]
     #[schemars(transform = schema::texts_by_name(MAX_ENTRIES, 63))]
-    pub(super) labels: BTreeMap<String, String>,
+    pub(super) labels: Option<BTreeMap<String, String>>,
     /// Annotations beside Keyferry's own, with the same names refused.
-    #[serde(default)]
     #[schemars(transform = schema::texts_by_name(MAX_ENTRIES, MAX_VALUE_CHARS))]
-    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) annotations: Option<BTreeMap<String, String>>,
 }
 
 /// The field `argoCD` of a delivery as written.

@@ -4,7 +4,6 @@
 //! Every user of a public CI system gets tokens of its issuer. So each rule must name one project
 //! by an id that no other project can get, and the refs or environments that may use the rule.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -13,6 +12,7 @@ use url::Url;
 
 use super::check::Check;
 use super::duration::DurationBounds;
+use super::external_rule::{ClaimRule, ClaimRuleSpec, MAX_RULES, read_rules};
 use super::external_system::ExternalSystem;
 use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl};
@@ -21,20 +21,7 @@ use crate::name::{Namespace, ObjectName};
 use crate::schema;
 use crate::service_account::{ServiceAccount, Uid};
 
-/// Claims whose value stays with one project: after a rename or a deletion no other project gets
-/// it. Names of projects and owners are not such claims.
-const IMMUTABLE_CLAIMS: [&str; 2] = ["repository_id", "project_id"];
-/// Claims that name the ref or the environment. Without one, every branch of the project could use
-/// the rule.
-const SCOPE_CLAIMS: [&str; 2] = ["ref", "environment"];
-/// Claims that Keyferry checks itself, or that differ in every token.
-const RESERVED_CLAIMS: [&str; 6] = ["aud", "exp", "iat", "iss", "jti", "nbf"];
-
 pub(super) const MAX_ISSUERS: usize = 32;
-const MAX_RULES: usize = 64;
-const MAX_CLAIMS: usize = 16;
-const MAX_CLAIM_BYTES: usize = 1024;
-
 /// The longest lifetime of a token.
 const TOKEN_LIFETIME: DurationBounds = DurationBounds {
     default: 3600,
@@ -64,13 +51,6 @@ pub struct ExternalIssuer {
     pub token_use: TokenUse,
 }
 
-/// Claims that a token must have, each with exactly this text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimRule {
-    /// The values by the names of their claims.
-    pub claims: BTreeMap<String, String>,
-}
-
 /// How often one token of an external issuer may be exchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokenUse {
@@ -79,15 +59,6 @@ pub enum TokenUse {
     Once,
     /// Until it expires, for systems that give a job one token only.
     UntilExpiry,
-}
-
-impl ClaimRule {
-    /// Whether one token could meet both rules: no claim has two different values.
-    fn overlaps(&self, other: &Self) -> bool {
-        self.claims
-            .iter()
-            .all(|(name, value)| other.claims.get(name).is_none_or(|theirs| theirs == value))
-    }
 }
 
 impl TokenUse {
@@ -128,15 +99,6 @@ pub(super) struct ExternalIssuerSpec {
     /// jti. UntilExpiry is for systems that give a job one token only.
     #[schemars(transform = schema::choices(TokenUse::ALL))]
     token_use: Option<String>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ClaimRuleSpec {
-    /// Claims with the exact text of each: those that its system demands. A name that begins with /
-    /// is a JSON Pointer to a text inside another claim.
-    #[schemars(extend("maxProperties" = MAX_CLAIMS))]
-    claims: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -196,51 +158,14 @@ fn read_external_issuer(
     let url_path = format!("{path}.url");
     let url = check.take(
         &url_path,
-        Issuer::new(spec.url),
+        Issuer::new(spec.url.as_str()),
         "write the iss claim of its tokens",
     );
     if let Some(url) = &url {
         check_url(url, &url_path, published, check);
     }
-    let audience_path = format!("{path}.audience");
-    if spec.audience == INERT_AUDIENCE {
-        check.wrong(
-            &audience_path,
-            "is the audience of tokens that nothing accepts",
-            "choose another audience",
-        );
-    }
-    let system = spec.system.and_then(|name| {
-        check.choose(
-            &format!("{path}.system"),
-            &name,
-            "a system",
-            ExternalSystem::ALL,
-        )
-    });
-    if let (Some(system), Some(url)) = (system, &url) {
-        check_host(system, url, &format!("{path}.system"), check);
-    }
-    if let Some(only) = system.and_then(|system| system.facts().audience)
-        && spec.audience != only
-    {
-        check.wrong(
-            &audience_path,
-            "is not the audience of its tokens, which no job can choose",
-            format!("write {only}"),
-        );
-    }
-    check_subject(
-        system,
-        spec.subject.as_deref(),
-        &format!("{path}.subject"),
-        check,
-    );
-    let audience = check.take(
-        &audience_path,
-        Audience::new(spec.audience),
-        "write one audience, such as the address of this token API",
-    );
+    let system = read_system(&spec, url.as_ref(), path, check);
+    let audience = read_audience(spec.audience, system, &format!("{path}.audience"), check);
     let rules = read_rules(spec.rules, system, &format!("{path}.rules"), check);
     let account_path = format!("{path}.serviceAccount");
     let account = read_service_account(spec.service_account, &account_path, check);
@@ -271,6 +196,55 @@ fn read_external_issuer(
         max_token_lifetime: max_token_lifetime?,
         token_use: token_use?,
     })
+}
+
+/// Reads who signs the tokens, and checks that it can be so.
+fn read_system(
+    spec: &ExternalIssuerSpec,
+    url: Option<&Issuer>,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Option<ExternalSystem> {
+    let system_path = format!("{path}.system");
+    let system = spec
+        .system
+        .as_deref()
+        .and_then(|name| check.choose(&system_path, name, "a system", ExternalSystem::ALL));
+    if let (Some(system), Some(url)) = (system, url) {
+        check_host(system, url, &system_path, check);
+    }
+    let subject = spec.subject.as_deref();
+    check_subject(system, subject, &format!("{path}.subject"), check);
+    system
+}
+
+fn read_audience(
+    text: String,
+    system: Option<ExternalSystem>,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Option<Audience> {
+    if text == INERT_AUDIENCE {
+        check.wrong(
+            path,
+            "is the audience of tokens that nothing accepts",
+            "choose another audience",
+        );
+    }
+    if let Some(only) = system.and_then(|system| system.facts().audience)
+        && text != only
+    {
+        check.wrong(
+            path,
+            "is not the audience of its tokens, which no job can choose",
+            format!("write {only}"),
+        );
+    }
+    check.take(
+        path,
+        Audience::new(text),
+        "write one audience, such as the address of this token API",
+    )
 }
 
 fn check_host(system: ExternalSystem, url: &Issuer, path: &str, check: &mut Check<'_>) {
@@ -333,36 +307,6 @@ fn read_token_use(
     Some(token_use)
 }
 
-fn read_rules(
-    specs: Vec<ClaimRuleSpec>,
-    system: Option<ExternalSystem>,
-    path: &str,
-    check: &mut Check<'_>,
-) -> Vec<ClaimRule> {
-    if specs.is_empty() || specs.len() > MAX_RULES {
-        check.wrong(
-            path,
-            format!("must have 1 to {MAX_RULES} entries"),
-            "write which claims a token must have",
-        );
-    }
-    let rules: Vec<ClaimRule> = specs
-        .into_iter()
-        .map(|spec| ClaimRule {
-            claims: spec.claims,
-        })
-        .collect();
-    for (index, rule) in rules.iter().enumerate() {
-        let path = format!("{path}[{index}].claims");
-        check_claims(rule, &path, check);
-        match system {
-            Some(system) => check_rule_of(system, rule, &path, check),
-            None => check_rule(rule, &path, check),
-        }
-    }
-    rules
-}
-
 /// Reads the ServiceAccount, and its UID if that is pinned.
 fn read_service_account(
     spec: ServiceAccountSpec,
@@ -418,155 +362,6 @@ fn check_url(url: &Issuer, path: &str, published: &PublishedIssuers<'_>, check: 
             "is below publicURL, where Keyferry publishes its own issuers",
             "name the issuer of another system",
         );
-    }
-}
-
-/// Checks the names and the length of a rule's claims.
-fn check_claims(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
-    if rule.claims.len() > MAX_CLAIMS {
-        check.wrong(
-            path,
-            format!("has more than {MAX_CLAIMS} claims"),
-            "keep those that decide",
-        );
-    }
-    for (name, value) in &rule.claims {
-        if value.is_empty() || value.len() > MAX_CLAIM_BYTES {
-            check.wrong(
-                &format!("{path}.{name}"),
-                format!("is empty or longer than {MAX_CLAIM_BYTES} bytes"),
-                "write the exact value of the claim",
-            );
-        }
-        let first = pointer_steps(name).map_or_else(
-            || Some(name.clone()),
-            |steps| steps.and_then(|steps| steps.first().cloned()),
-        );
-        match first.as_deref() {
-            None => check.wrong(
-                &format!("{path}.{name}"),
-                "is no JSON Pointer",
-                "write /name/name, with ~1 for / and ~0 for ~ in a name (RFC 6901)",
-            ),
-            Some(first) if RESERVED_CLAIMS.contains(&first) => check.wrong(
-                &format!("{path}.{name}"),
-                "is a claim that Keyferry checks itself",
-                "remove it",
-            ),
-            Some(_) => {}
-        }
-    }
-}
-
-/// The steps of a claim's name that begins with `/`, unescaped; `None` for another name, and
-/// `Some(None)` for one that is no JSON Pointer (RFC 6901).
-fn pointer_steps(name: &str) -> Option<Option<Vec<String>>> {
-    let steps = name.strip_prefix('/')?.split('/');
-    Some(
-        steps
-            .map(|step| {
-                let bare = step.replace("~0", "").replace("~1", "");
-                (!step.is_empty() && !bare.contains('~'))
-                    .then(|| step.replace("~1", "/").replace("~0", "~"))
-            })
-            .collect(),
-    )
-}
-
-/// Checks a rule by what is known about its system.
-fn check_rule_of(system: ExternalSystem, rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
-    let facts = system.facts();
-    let has = |name: &&str| rule.claims.contains_key(*name);
-    if !facts.project.iter().any(|claims| claims.iter().all(has)) {
-        let lists: Vec<String> = facts.project.iter().map(|it| it.join(" and ")).collect();
-        check.wrong(
-            path,
-            format!(
-                "has not {}, so others who get the project's name could meet it",
-                lists.join(", nor ")
-            ),
-            "add the id from a token of the job",
-        );
-    }
-    if !facts.scope.iter().any(has) {
-        check.wrong(
-            path,
-            format!(
-                "has not {}, so everything that runs in the project could meet it",
-                facts.scope.join(", nor ")
-            ),
-            "add what may run",
-        );
-    }
-    for (name, value) in &rule.claims {
-        if value.contains('*') {
-            check.wrong(
-                &format!("{path}.{name}"),
-                "has a *, and texts are compared as they are written",
-                "write one rule for each value",
-            );
-        }
-        if let Some((problem, fix)) = system.value_problem(name, value) {
-            check.wrong(&format!("{path}.{name}"), problem, fix);
-        }
-    }
-    if system == ExternalSystem::GitLab {
-        check_gitlab_scope(rule, path, check);
-    }
-}
-
-/// Checks a rule whose system the file does not name: of GitHub or GitLab.
-fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
-    let has = |names: &[&str]| names.iter().any(|name| rule.claims.contains_key(*name));
-    if !has(&IMMUTABLE_CLAIMS) {
-        check.wrong(
-            path,
-            "has neither repository_id nor project_id, so anyone who takes over a project's name \
-             could meet it",
-            "add the numeric id of the project; for a job of another system than GitHub or GitLab, \
-             write system",
-        );
-    }
-    if !has(&SCOPE_CLAIMS) {
-        check.wrong(
-            path,
-            "has neither ref nor environment, so every branch of the project could meet it",
-            "add the ref that may deploy, or the environment",
-        );
-    }
-    check_gitlab_scope(rule, path, check);
-}
-
-/// Checks what the ref or the environment of a rule proves at GitLab.
-fn check_gitlab_scope(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
-    let has = |names: &[&str]| names.iter().any(|name| rule.claims.contains_key(*name));
-    let value = |name: &str| rule.claims.get(name).map(String::as_str);
-    // GitHub writes full refs (refs/heads/main). GitLab writes names, and a tag may have the name
-    // of a protected branch.
-    if value("ref").is_some_and(|name| !name.starts_with("refs/")) && !has(&["ref_type"]) {
-        check.wrong(
-            path,
-            "has a short ref, and a branch and a tag can have the same name",
-            "add ref_type: branch, or write the whole ref, such as refs/heads/main",
-        );
-    }
-    let is_protected = value("ref_protected") == Some("true")
-        || (has(&["environment"]) && value("environment_protected") == Some("true"));
-    // Pipelines of merge requests, and their child pipelines, have the source branch as their ref,
-    // and any user who may push chooses its name.
-    if has(&["project_id"]) && !is_protected {
-        let (problem, fix) = if has(&["ref"]) {
-            (
-                "has a ref of GitLab that need not be protected",
-                "add ref_protected: \"true\", or environment and environment_protected: \"true\"",
-            )
-        } else {
-            (
-                "has an environment of GitLab that any branch may name",
-                "add environment_protected: \"true\", or ref_protected: \"true\"",
-            )
-        };
-        check.wrong(path, problem, fix);
     }
 }
 

@@ -67,22 +67,28 @@ pub(super) fn read_secret_shape(
         check.wrong(&path, problem, "remove secret, or use KubeConfigSecret");
         return None;
     }
-    check_entries(&spec.labels, &format!("{path}.labels"), check, |value| {
+    let labels = spec.labels.unwrap_or_default();
+    check_entries(&labels, &format!("{path}.labels"), check, |value| {
         check_label_value(value)
             .err()
             .map(|error| error.to_string())
     });
-    let annotations = format!("{path}.annotations");
-    check_entries(&spec.annotations, &annotations, check, |value| {
-        (value.chars().count() > MAX_VALUE_CHARS)
-            .then(|| format!("is longer than {MAX_VALUE_CHARS} characters"))
-    });
+    let annotations = spec.annotations.unwrap_or_default();
+    check_entries(
+        &annotations,
+        &format!("{path}.annotations"),
+        check,
+        |value| {
+            (value.chars().count() > MAX_VALUE_CHARS)
+                .then(|| format!("is longer than {MAX_VALUE_CHARS} characters"))
+        },
+    );
     let default = SecretShape::default();
     Some(SecretShape {
         key: read_key(spec.key, &path, check).unwrap_or(default.key),
         secret_type: read_type(spec.secret_type, &path, check).unwrap_or(default.secret_type),
-        labels: spec.labels,
-        annotations: spec.annotations,
+        labels,
+        annotations,
     })
 }
 
