@@ -8,12 +8,12 @@ impl Random {
     /// The random stream of one case of one run.
     pub fn of(seed: u64, case: u64) -> Self {
         let mut random = Self(seed ^ case.wrapping_mul(0xd1b5_4a32_d192_ed03));
-        random.next();
+        random.next_number();
         random
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn next_number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,7 +24,7 @@ impl Random {
     /// A number less than `end`; 0 when `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         let end = end.max(1) as u64;
-        usize::try_from(self.next() % end).unwrap_or_default()
+        usize::try_from(self.next_number() % end).unwrap_or_default()
     }
 
     /// True with this chance in percent.
@@ -51,7 +51,7 @@ mod tests {
     fn a_seed_names_a_stream() {
         let draw = |seed, case| {
             let mut random = Random::of(seed, case);
-            (random.next(), random.below(10), random.percent(50))
+            (random.next_number(), random.below(10), random.percent(50))
         };
         assert_eq!(draw(7, 1), draw(7, 1));
         assert_ne!(draw(7, 1), draw(7, 2));

@@ -104,7 +104,7 @@ pub(crate) async fn targets_are_compared_with_what_they_should_trust(place: Here
     let refused = facts_when(&shell, |facts| facts["loadedFile"] == matches).await?;
     let why = refused["behaviour"]["differences"].to_string();
     assert!(
-        why.contains("refuses the token of tenant-a/drift"),
+        why.contains("refuses the token of tenant-a/reconciler"),
         "{refused}"
     );
 
