@@ -169,6 +169,15 @@ fn rights_to_act() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// The ServiceAccounts with those rights: whoever mints everywhere becomes them.
+pub(super) fn subjects_that_act() -> Vec<String> {
+    let acts = rights_to_act().len();
+    let first = rights().len() - acts - rights_that_open_nothing().len();
+    (first..first + acts)
+        .map(|number| format!("s{number}"))
+        .collect()
+}
+
 /// Each is near a right that opens a door.
 fn rights_that_open_nothing() -> Vec<(&'static str, Value)> {
     let rows: [(&str, &str, &str, &str, &str); 36] = [

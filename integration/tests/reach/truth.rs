@@ -15,7 +15,7 @@ use keyferry_integration::world::on_hub::{audience, secret_path};
 use keyferry_reach::Subject;
 use serde_json::{Value, json};
 
-use super::stage::{ROBOT, SUBJECTS, Stage, TENANTS};
+use super::stage::{ROBOT, SUBJECTS, Stage, TENANTS, subjects_that_act};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -51,6 +51,8 @@ impl<'a> Truth<'a> {
             }
         }
         accounts.push((SUBJECTS.to_owned(), ROBOT.to_owned()));
+        let actors = subjects_that_act();
+        accounts.extend(actors.into_iter().map(|name| (SUBJECTS.to_owned(), name)));
         Ok(Self { world, accounts })
     }
 
