@@ -15,7 +15,7 @@ use keyferry_reach::{ListKind, Subject};
 use serde_json::{Value, json};
 
 use super::cells::{REQUESTS, attributes_of, words_of};
-use super::stage::{SUBJECTS, Stage, rights};
+use super::stage::{SUBJECTS, Stage, rights_to_change};
 use super::truth::Truth;
 
 /// How long controllers may take to follow a change.
@@ -70,7 +70,7 @@ fn changes(world: &Stage) -> Vec<Change> {
     let subject = json!({ "kind": "ServiceAccount", "name": SUBJECT, "namespace": SUBJECTS });
     let user = json!({ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "hub:system:serviceaccount:tenant-a:reconciler" });
     let mut changes = Vec::new();
-    for (namespace, rules) in rights() {
+    for (namespace, rules) in rights_to_change() {
         let name = format!("{namespace}: {rules}");
         changes.push(hub_change(&name, grant(namespace, &rules, &subject)));
     }

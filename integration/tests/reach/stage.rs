@@ -169,6 +169,13 @@ fn rights_to_act() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// The rights that open a door, or are near one of the first eight.
+pub(super) fn rights_to_change() -> Vec<(&'static str, Value)> {
+    let mut all = rights();
+    all.truncate(all.len() - rights_that_open_nothing().len());
+    all
+}
+
 /// The ServiceAccounts with those rights: whoever mints everywhere becomes them.
 pub(super) fn subjects_that_act() -> Vec<String> {
     let acts = rights_to_act().len();
