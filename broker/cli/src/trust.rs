@@ -2,6 +2,7 @@
 //! where to put it, and RBAC.
 
 mod binding;
+#[cfg(feature = "view")]
 mod desired;
 mod diff;
 mod distribution;
@@ -33,6 +34,7 @@ use serde_json::Value;
 
 use self::binding::namespace;
 pub(crate) use self::binding::{Binding, powers_of, powers_of_shipped_role};
+#[cfg(feature = "view")]
 pub(crate) use self::desired::DesiredTrust;
 pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::distribution::{Occasion, OutputFile, RBAC_FILE};
