@@ -1,7 +1,7 @@
 //! The doors from one identity to another, or to a token: the closed list, version 1.
 //!
 //! Doors 6 and 11 are not evaluated: of a holder of a right that may open one, every answer that is
-//! not a yes is undetermined. Of doors 9 and 10, the parts named in [`change_policy`] are so too.
+//! not a yes is undetermined. Of doors 9 and 10, the parts named in `doors/change_policy.rs` are so too.
 
 pub(crate) mod certificates;
 pub(crate) mod change_policy;

@@ -305,9 +305,12 @@ impl Consumer {
         let refused = match tokio::time::timeout(CALL_LIMIT, exchange).await {
             Ok(Ok(answer)) if answer.status == 200 => None,
             // A server that has just started answers before it judges, without a record.
-            Ok(Ok(answer)) if answer.request_id.is_empty() => {
-                Some(format!("{} {}", answer.status, answer.body))
-            }
+            Ok(Ok(answer)) if answer.request_id.is_empty() => Some(
+                answer.json()?["error"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+            ),
             Ok(Ok(answer)) => {
                 let record = self.world.broker.audit_of(&answer.request_id)?;
                 Some(record["reason"].as_str().unwrap_or_default().to_owned())

@@ -195,6 +195,15 @@ pub(super) fn rehearse_keyferry_outage(scene: &Scene<'_>, lasts: Option<Duration
         Window::between(scene.at, end),
         Window::between(scene.at, end.map(|end| after(end, HUB_RECOVERY))),
     );
+    draft.refuse(
+        Refused::callers(
+            CallerClass::AnyCaller,
+            "temporarily_unavailable",
+            "a replica that has just started answers 503 until it has read the hub",
+        ),
+        None,
+        end.and_then(|end| Window::between(end, Some(after(end, HUB_RECOVERY)))),
+    );
     let (count, first) = add_unrenewed_ends(scene, &mut draft, end);
     draft.answer = format!(
         "no caller gets a token; targets go on with the keys that they read; {}",
