@@ -88,8 +88,10 @@ fn signing_at_once_costs_callers_the_delay_and_own_minters_the_age_of_a_copy() {
                 possible("UnconfirmedCaller * * CallerRejected", read),
                 format!("CallerWithoutToken * * KeySettling: {callers}"),
                 possible("CallerWithoutToken * * KeyNotPublished", read),
-                possible("CallerWithoutToken * * HubPolicyNotReady", 30),
                 possible("CallerWithoutToken * * HubUnreachable", 30),
+                possible("CallerWithoutToken * * HubPolicyNotReady", 30),
+                possible("CallerWithoutToken * * KeyRecordUnread", 30),
+                possible("AnyCaller * * ReviewForbidden", 30),
                 format!(
                     "OwnMinter tenant-a/flux prod SignatureInvalid: certain never, possible {own}"
                 ),
@@ -121,7 +123,7 @@ fn a_fetch_that_was_read_narrows_the_window() {
             .insert(fleet.targets[0].name.clone(), at(-fetched));
         let rehearsal = rehearsed(&fleet, &SIGN_AT_ONCE, &parameters);
         assert_eq!(
-            lines(&rehearsal)[5],
+            lines(&rehearsal)[7],
             format!("OwnMinter tenant-a/flux prod SignatureInvalid: {expected}"),
             "fetched {fetched} s before"
         );
@@ -137,16 +139,16 @@ fn a_target_that_trusts_no_key_of_the_hub_refuses_nothing_in_a_rotation() {
             .refusals
             .len()
     };
-    assert_eq!(change(&|_| ()), 6);
+    assert_eq!(change(&|_| ()), 8);
     assert_eq!(
         change(&|fleet| fleet.targets[0].issuer =
             Some(ForeignText::new("https://keyferry.test/issuers/prod"))),
-        5
+        7
     );
-    assert_eq!(change(&|fleet| fleet.targets[0].relying_party = true), 5);
-    assert_eq!(change(&|fleet| fleet.accesses[1].suspended = true), 5);
+    assert_eq!(change(&|fleet| fleet.targets[0].relying_party = true), 7);
+    assert_eq!(change(&|fleet| fleet.accesses[1].suspended = true), 7);
     // Nothing says that it does not.
-    assert_eq!(change(&|fleet| fleet.targets[0].issuer = None), 6);
+    assert_eq!(change(&|fleet| fleet.targets[0].issuer = None), 8);
 }
 
 /// The other key signs since 1000 s, so the last Pod has another token 85 400 s from now. A token

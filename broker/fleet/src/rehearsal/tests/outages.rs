@@ -24,6 +24,9 @@ fn a_hub_outage_ends_tokens_in_their_order() {
             "ConfirmedCaller * * HubUnreachable: certain 301-14400, possible 110-14430",
             "ObjectReader tenant-a/apps prod TokenExpired: certain 3612-14400, possible 3599-14550",
             "ObjectReader tenant-b/apps stage TokenExpired: certain 7212-14400, possible 7199-14550",
+            "CallerWithoutToken * * HubPolicyNotReady: certain never, possible 14400-14430",
+            "CallerWithoutToken * * KeyRecordUnread: certain never, possible 14400-14430",
+            "AnyCaller * * ReviewForbidden: certain never, possible 14400-14430",
         ]
     );
     assert_eq!(safe_after(&rehearsal), Some(14_550));
@@ -171,6 +174,7 @@ fn an_outage_of_keyferry_stops_callers_and_renewals_alone() {
         [
             "AnyCaller * * NoConnection: certain 0-5000, possible 0-5030",
             "ObjectReader tenant-a/apps prod TokenExpired: certain 3612-5000, possible 3599-5150",
+            "AnyCaller * * temporarily_unavailable: certain never, possible 5000-5030",
         ]
     );
     assert_eq!(safe_after(&rehearsal), Some(5150));
