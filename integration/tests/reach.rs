@@ -13,7 +13,7 @@ use keyferry_integration::runner::{BoxedSuite, Suite};
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(stage::start)
-        .limit(Duration::from_secs(500))
+        .limit(Duration::from_secs(900))
         .test(
             "every_decided_cell_is_what_the_target_does",
             cells::every_decided_cell_is_what_the_target_does,

@@ -28,7 +28,7 @@ impl Outcome {
     /// The event began `begin - prediction.at` later than it was rehearsed for, so the windows are
     /// moved by that.
     pub(super) fn compare_with(&self, prediction: &Prediction) -> Result<usize, TestError> {
-        let later = Duration::try_from(self.begin.duration_since(prediction.at))?;
+        let later = self.begin.duration_since(prediction.at);
         self.check_health_before()?;
         let after: Vec<&ObservedCall> = self
             .calls

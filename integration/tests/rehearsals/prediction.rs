@@ -1,8 +1,6 @@
 //! What `keyferry rehearse -o json` printed, as far as it is compared with what happened.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use keyferry_integration::runner::TestError;
 use keyferry_integration::world::on_hub::OnHub;
 use serde::Deserialize;
@@ -52,7 +50,7 @@ pub(super) struct PredictedWindow {
 
 impl PredictedWindow {
     /// Whether the whole of a call lies in it, from the request to the answer.
-    pub(super) fn encloses(&self, call: &ObservedCall, later: Duration) -> bool {
+    pub(super) fn encloses(&self, call: &ObservedCall, later: SignedDuration) -> bool {
         self.from + later <= call.sent
             && self
                 .until
@@ -60,7 +58,7 @@ impl PredictedWindow {
     }
 
     /// Whether a part of a call lies in it.
-    pub(super) fn touches(&self, call: &ObservedCall, later: Duration) -> bool {
+    pub(super) fn touches(&self, call: &ObservedCall, later: SignedDuration) -> bool {
         self.from + later <= call.answered
             && self.until.is_none_or(|until| call.sent <= until + later)
     }
