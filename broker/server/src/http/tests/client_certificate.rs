@@ -221,7 +221,11 @@ async fn a_token_works_as_before_and_never_beside_a_certificate() {
          &subject_token_type=urn:ietf:params:oauth:token-type:jwt\
          &subject_token={token}&audience=tenant-a%2Fprod"
     );
-    for request in [post(&exchange), get(&bearer)] {
+    let assertion = format!(
+        "{EXCHANGE}&client_assertion={token}\
+         &client_assertion_type=urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+    );
+    for request in [post(&exchange), post(&assertion), get(&bearer)] {
         let answer = stage.server.client(None).once(request).await.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.body);
     }
@@ -230,6 +234,7 @@ async fn a_token_works_as_before_and_never_beside_a_certificate() {
     for certificate in [&stage.good(), &stranger] {
         for (request, fault) in [
             (post(&exchange), &faults[0]),
+            (post(&assertion), &faults[0]),
             (post(&with_credentials), &faults[0]),
             (get(&bearer), &faults[1]),
         ] {
@@ -274,7 +279,7 @@ async fn nothing_but_the_certificate_of_the_connection_counts() {
         .unwrap();
     assert_eq!(answer.status, 400);
     assert!(
-        answer.body.contains("grant_type must be"),
+        answer.body.contains("client_assertion is missing"),
         "{}",
         answer.body
     );
