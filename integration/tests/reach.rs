@@ -13,7 +13,7 @@ use keyferry_integration::runner::{BoxedSuite, Suite};
 
 pub(crate) fn suite() -> BoxedSuite {
     Suite::new(stage::start)
-        .limit(Duration::from_secs(900))
+        .limit(Duration::from_secs(1500))
         .test(
             "every_decided_cell_is_what_the_target_does",
             cells::every_decided_cell_is_what_the_target_does,
