@@ -21,8 +21,8 @@ pub enum TargetTrustError {
     /// Its kubeconfig cannot be used.
     #[error("its kubeconfig cannot be used: {0}")]
     Kubeconfig(#[from] ClientError),
-    /// The user of its kubeconfig runs a command or names a token's file. Whoever may write into a
-    /// folder of kubeconfigs would choose what this machine runs, and which file it sends where.
+    /// The user of its kubeconfig runs a command or names a token's file. A writer of the
+    /// folder would choose what this machine runs, and which file it sends where.
     #[error("the user of its kubeconfig runs a command or names the file of a token")]
     OutsideCredential,
     /// The target refused the call, or could not be called.
@@ -80,6 +80,11 @@ impl TargetReader {
         let address = config.cluster_url.to_string();
         let client = HubClient::new(config)?;
         Ok(Self { client, address })
+    }
+
+    /// The client that calls it.
+    pub fn client(&self) -> &HubClient {
+        &self.client
     }
 
     /// The address in the kubeconfig.

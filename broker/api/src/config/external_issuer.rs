@@ -271,7 +271,7 @@ fn check_subject(
     match (system, subject) {
         (Some(ExternalSystem::Other), None) => check.wrong(
             path,
-            "is missing: whoever gets the same sub later could meet the rule",
+            "is missing: another user who gets the same sub later could meet the rule",
             "write Immutable if the system never gives a sub to anyone else; else use none of it",
         ),
         (Some(ExternalSystem::Other), Some("Immutable")) | (_, None) => {}

@@ -228,7 +228,7 @@ static PULUMI: SystemFacts = SystemFacts {
     token_use: TokenUse::UntilExpiry,
     public_host: Some("api.pulumi.com"),
     is_self_hosted: true,
-    proves: "the environment of Pulumi ESC, which whoever may open it can use",
+    proves: "the environment of Pulumi ESC, which each user who may open it can use",
     ..COMMON
 };
 

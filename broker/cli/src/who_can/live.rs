@@ -9,7 +9,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::name::ObjectName;
 use keyferry_client::ClientError;
-use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_client::target_trust::TargetReader;
+use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::HubError;
 use keyferry_kube_rbac::RequestTarget;
 use keyferry_reach::ListKind;
@@ -134,27 +135,23 @@ fn list_kubeconfigs(folder: &Path) -> Result<Vec<(ObjectName, PathBuf)>, Command
 }
 
 async fn read_target(name: &ObjectName, kubeconfig: PathBuf) -> Option<TargetFiles> {
-    let access = HubAccess {
-        kubeconfig: Some(kubeconfig),
-        context: None,
-        search: Vec::new(),
-    };
-    let connected = async { HubClient::new(access.config().await?) };
-    let client = match connected.await {
-        Ok(client) => client,
+    let target = match TargetReader::open(&kubeconfig).await {
+        Ok(target) => target,
         Err(error) => {
             let text = format!("warning: target {name} was not read: {error}");
             ui::note(&ui::plain(&text));
+            ui::note(&format!("fix: {}", error.fix()));
             return None;
         }
     };
+    let client = target.client();
     let mut files = TargetFiles::default();
     let version: Result<Value, HubError> = client.get_object("/version", "version").await;
     files.release = version
         .ok()
         .and_then(|version| version["gitVersion"].as_str()?.parse().ok());
     for kind in ListKind::RBAC {
-        match read_list(&client, kind, None, |object| files.add(object)).await {
+        match read_list(client, kind, None, |object| files.add(object)).await {
             Ok(()) => files.lists.note_whole(kind),
             Err(fault) => note_unread(&format!("target {name}"), kind, &fault),
         }
