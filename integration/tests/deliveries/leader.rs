@@ -108,7 +108,7 @@ pub(crate) async fn without_its_admission_policies_a_target_says_so(
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters/unpaired";
     world
         .until(path, "protected again", |object| {
-            !object["status"].to_string().contains("Unfenced")
+            !object["status"].to_string().contains("Unprotected")
         })
         .await?;
     Ok(())

@@ -11,11 +11,10 @@ use tokio::sync::watch;
 
 use super::setup::{ACCOUNT, Behind, token_path};
 
-/// How long the mint is blocked. The rest of the five seconds that a call may take is for a busy
-/// machine.
-const SLOW: Duration = Duration::from_secs(3);
-/// A cache hit that waits for the mint takes longer; docs/development/benchmarks.md has the figure.
-const WARM: Duration = Duration::from_millis(1500);
+/// How long the warm hits may take together: less than the five seconds after which the blocked
+/// mint is given up, so a hit that waits for the mint is not answered in time.
+/// docs/development/benchmarks.md has the figure of a hit.
+const HITS_LIMIT: Duration = Duration::from_secs(4);
 const HITS: usize = 20;
 
 pub(super) async fn delays_no_warm_hit(world: Arc<World>) -> TestResult {
@@ -39,29 +38,28 @@ pub(super) async fn delays_no_warm_hit(world: Arc<World>) -> TestResult {
         while behind.token_requests() == before {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let (began, mut times) = (Instant::now(), Vec::new());
-        while began.elapsed() < SLOW {
-            let started = Instant::now();
-            let hit = tokio::time::timeout(WARM, behind.exchange(&caller, "warm")).await;
-            assert_eq!(
-                hit.map_err(|_| "a warm hit waits for the mint")??.status,
-                200
-            );
-            times.push(started.elapsed());
-        }
+        let mut times = Vec::new();
+        let hits = async {
+            while times.len() < HITS {
+                let started = Instant::now();
+                assert_eq!(behind.exchange(&caller, "warm").await?.status, 200);
+                times.push(started.elapsed());
+            }
+            Ok::<_, TestError>(())
+        };
+        tokio::time::timeout(HITS_LIMIT, hits)
+            .await
+            .map_err(|_| "a warm hit waits for the mint")??;
         // All of them were answered while the mint was blocked, because it continues only now.
         let_go.send_replace(true);
-        Ok::<_, TestError>((began.elapsed(), times))
+        Ok::<_, TestError>(times)
     };
-    let ((), (took, mut times)) = tokio::try_join!(slow, warm)?;
+    let ((), mut times) = tokio::try_join!(slow, warm)?;
     times.sort_unstable();
-    let hits = times.len();
-    assert!(hits >= HITS, "{hits} warm hits during a mint of {took:.2?}");
-    let (median, p99) = (times[hits / 2], times[hits * 99 / 100 - 1]);
     eprintln!(
-        "{hits} warm hits during a mint of {took:.2?}: p50 {median:.1?}, p99 {p99:.1?}, slowest \
-         {:.1?}",
-        times[hits - 1]
+        "{HITS} warm hits during a mint: p50 {:.1?}, slowest {:.1?}",
+        times[HITS / 2],
+        times[HITS - 1]
     );
     Ok(())
 }
