@@ -3,6 +3,7 @@
 
 mod cells;
 mod changes;
+mod cuts;
 mod live;
 mod stage;
 mod truth;
@@ -21,6 +22,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test_alone(
             "predicted_changes_are_what_is_collected_and_what_subjects_get",
             changes::predicted_changes_are_what_is_collected_and_what_subjects_get,
+        )
+        .test_alone(
+            "a_removed_cut_leaves_no_way",
+            cuts::a_removed_cut_leaves_no_way,
         )
         .boxed()
 }

@@ -34,20 +34,20 @@ pub(crate) fn suite() -> BoxedSuite {
             artifacts::the_chart_renders_as_its_folder,
         )
         .test(
-            "the_image_has_the_binary",
-            artifacts::the_image_has_the_binary,
+            "the_image_has_its_binary",
+            artifacts::the_image_has_its_binary,
         )
         .test(
             "the_crds_are_those_of_the_repository",
             artifacts::the_crds_are_those_of_the_repository,
         )
         .test(
-            "the_sbom_lists_the_crates_of_the_binary",
-            components::the_sbom_lists_the_crates_of_the_binary,
+            "each_sbom_lists_the_crates_of_its_binary",
+            components::each_sbom_lists_the_crates_of_its_binary,
         )
         .test(
-            "vex_statements_are_about_this_binary",
-            components::vex_statements_are_about_this_binary,
+            "vex_statements_are_about_both_binaries",
+            components::vex_statements_are_about_both_binaries,
         )
         .test(
             "provenance_names_files_and_commit",

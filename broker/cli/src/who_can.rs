@@ -14,7 +14,7 @@ use keyferry_api::name::{NameError, ObjectName};
 use keyferry_kube_rbac::{Attributes, ResourceRequest};
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_reach::answer::{Answers, Question, answer_question};
-use keyferry_reach::report::Report;
+use keyferry_reach::report::{CONFIGURATION_STAYS, Report};
 use keyferry_reach::world::World;
 
 pub(crate) use self::reach::{ReachArgs, run as run_reach};
@@ -22,6 +22,7 @@ use crate::args::names::keyferry_namespace;
 use crate::args::output_format::DocumentFormat;
 use crate::args::{HubArgs, TARGET};
 use crate::command_error::CommandError;
+use crate::fleet::sources::read_config;
 use crate::ui;
 
 /// The exit code if an answer is not decided.
@@ -69,6 +70,12 @@ pub(crate) struct SnapshotArgs {
     /// Without it, the hub is read.
     #[arg(long, value_name = "DIR")]
     snapshot: Option<PathBuf>,
+    /// Keyferry's configuration file.
+    ///
+    /// Its targets and accesses count, unless it says `objects: CustomResources`: then those of the
+    /// hub do.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// A folder with one kubeconfig per target, named after it.
     ///
     /// Their RBAC and release are read. No API has an AuthenticationConfiguration, so that comes
@@ -187,6 +194,14 @@ async fn report_answers(
 ) -> Result<(Report, u8), CommandError> {
     let mut world = World::new(keyferry_namespace(&args.keyferry_namespace)?);
     world.hub.issuer.clone_from(&args.issuer);
+    let configuration = args.config.as_deref().map(read_config).transpose()?;
+    if let Some(configuration) = configuration.flatten() {
+        let server = configuration.server;
+        world.hub.caller_audience = server.caller_audience.to_string();
+        let pinned = server.hub_issuer.map(|issuer| issuer.to_string());
+        world.hub.issuer = world.hub.issuer.or(pinned);
+        world.use_configuration(configuration.policy);
+    }
     let folder = args.snapshot.as_deref();
     let is_live = folder.is_none() || args.check_live;
     let hub = if is_live {
@@ -221,6 +236,9 @@ async fn report_answers(
     };
     let mut report = Report::of(question, &answers);
     check.add_to(&mut report);
+    if world.hub.is_configured() {
+        report.assumptions.push(CONFIGURATION_STAYS);
+    }
     let code = if answers.has_undetermined() {
         UNDETERMINED
     } else {

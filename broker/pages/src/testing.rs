@@ -10,6 +10,11 @@ use keyferry_fleet::facts::{
     KeyLife, KeyState, Reading, SCHEMA, Source, TargetFacts, TenantFacts, TrustFacts,
 };
 use keyferry_fleet::gap::{Gap, GapCause};
+use keyferry_reach::answer::{Answer as ReachAnswer, Question, Verdict, Way, answer_question};
+use keyferry_reach::report::Report;
+use keyferry_reach::way::Hop;
+use keyferry_reach::world::World;
+use keyferry_reach::{Doubt, Subject};
 
 /// The moment of all judgements in these fleets.
 pub fn judged_at() -> Timestamp {
@@ -480,4 +485,53 @@ fn numbered_target(index: usize) -> TargetFacts {
         audience: Some(text(&format!("https://{name}.example.com"))),
         ..template
     }
+}
+
+/// A report about reach with each kind of answer, in which every text of others is this one.
+pub fn sample_reach(text: &str) -> Report {
+    let question = Question {
+        request: None,
+        targets: Default::default(),
+        subject: None,
+        is_thorough: true,
+        now: judged_at(),
+    };
+    let world = World::new(Namespace::new("keyferry-system").unwrap());
+    let mut answers = answer_question(&world, &question);
+    let hop = |door| Hop {
+        door,
+        text: text.to_owned(),
+        removal: None,
+    };
+    let way = Way {
+        hub: vec![hop(Some(1)), hop(Some(3))],
+        user: text.to_owned(),
+        target: vec![hop(None)],
+    };
+    let doubt = Doubt::Fact {
+        description: text.to_owned(),
+        decide: text.to_owned(),
+    };
+    for verdict in [
+        Verdict::Yes {
+            ways: vec![way],
+            has_more: false,
+        },
+        Verdict::No {
+            nearest_miss: Some(text.to_owned()),
+        },
+        Verdict::Undetermined {
+            doubts: [doubt].into(),
+        },
+    ] {
+        answers.answers.push(ReachAnswer {
+            subject: Subject::User(text.to_owned()),
+            target: object("prod"),
+            verdict,
+            cut: None,
+        });
+    }
+    let mut report = Report::of(&question, &answers);
+    report.disagreements = vec![ForeignText::new(text)];
+    report
 }

@@ -23,6 +23,10 @@ pub const ASSUMPTIONS: [&str; 7] = [
     "at a target, doors 7 and 8 alone lead from one user to another",
 ];
 
+/// What an answer assumes too, if targets and accesses are those of a configuration file.
+pub const CONFIGURATION_STAYS: &str =
+    "whoever can change Keyferry's configuration file is left out: that opens every door";
+
 /// The answers to a question.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,7 +40,7 @@ pub struct Report {
     /// What was asked.
     pub question: AskedQuestion,
     /// What every answer assumes.
-    pub assumptions: [&'static str; 7],
+    pub assumptions: Vec<&'static str>,
     /// How many sampled cells of the hub's RBAC were compared with the hub itself; `None` if none.
     pub checked: Option<usize>,
     /// Why none was compared, if the hub was asked.
@@ -158,7 +162,7 @@ impl Report {
                 request: question.request.as_ref().map(|it| text(it.to_string())),
                 subject: question.subject.as_ref().map(|it| text(it.to_string())),
             },
-            assumptions: ASSUMPTIONS,
+            assumptions: ASSUMPTIONS.to_vec(),
             checked: None,
             not_checked: None,
             disagreements: Vec::new(),

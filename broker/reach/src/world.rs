@@ -54,6 +54,8 @@ pub struct Hub {
     pub(crate) pods: Arc<Vec<Pod>>,
     pub(crate) secrets: Arc<BTreeMap<(String, String), Secret>>,
     pub(crate) stored: Arc<StoredObjects>,
+    /// What a configuration file states, if Keyferry reads its objects there.
+    configured: Option<Arc<Policy>>,
     removed_accesses: BTreeSet<AccessName>,
     pub(crate) pairs: Option<Arc<BTreeMap<String, BTreeSet<String>>>>,
     pub(crate) admission: Arc<BTreeMap<(ListKind, String), Value>>,
@@ -115,6 +117,7 @@ impl World {
                 pods: Arc::default(),
                 secrets: Arc::default(),
                 stored: Arc::default(),
+                configured: None,
                 removed_accesses: BTreeSet::new(),
                 pairs: None,
                 admission: Arc::default(),
@@ -129,7 +132,21 @@ impl World {
 
     /// Whether anything of a target was read: its TargetCluster, or its folder.
     pub fn has_target(&self, name: &ObjectName) -> bool {
-        self.targets.contains_key(name) || self.hub.stored.targets.contains_key(name)
+        let hub = &self.hub;
+        let has_object = match &hub.configured {
+            Some(policy) => policy.targets.contains_key(name),
+            None => hub.stored.targets.contains_key(name),
+        };
+        self.targets.contains_key(name) || has_object
+    }
+
+    /// Takes targets and accesses from a configuration file. Objects of the hub are none then, and
+    /// nobody writes any there.
+    pub fn use_configuration(&mut self, policy: Policy) {
+        let lists = &mut self.hub.lists;
+        lists.note_whole(ListKind::TargetClusters);
+        lists.note_whole(ListKind::TargetAccesses);
+        self.hub.configured = Some(Arc::new(policy));
     }
 
     /// The same world without some objects, as it is once Keyferry has followed.
@@ -247,8 +264,10 @@ impl Hub {
 
     /// What the objects form together.
     pub(crate) fn policy(&self) -> Policy {
-        let mut stored = (*self.stored).clone();
-        let mut policy = stored.assemble(&self.namespace).policy;
+        let mut policy = match &self.configured {
+            Some(policy) => (**policy).clone(),
+            None => (*self.stored).clone().assemble(&self.namespace).policy,
+        };
         policy
             .accesses
             .retain(|name, _| !self.removed_accesses.contains(name));
@@ -264,7 +283,14 @@ impl Hub {
 
     /// The names of all TargetClusters, also of those with mistakes.
     pub(crate) fn target_names(&self) -> impl Iterator<Item = &ObjectName> {
-        self.stored.targets.keys()
+        let of_file = self.configured.iter().flat_map(|it| it.targets.keys());
+        let of_hub = (!self.is_configured()).then(|| self.stored.targets.keys());
+        of_file.chain(of_hub.into_iter().flatten())
+    }
+
+    /// Whether targets and accesses are those of a configuration file.
+    pub fn is_configured(&self) -> bool {
+        self.configured.is_some()
     }
 
     /// Removes an access, and what the AudiencePairing has because of it alone.

@@ -11,6 +11,8 @@ mod asked;
 mod between;
 #[path = "doors/changes.rs"]
 mod changes;
+#[path = "doors/configured.rs"]
+mod configured;
 #[path = "doors/lists_and_cuts.rs"]
 mod lists_and_cuts;
 #[path = "doors/rights.rs"]

@@ -15,13 +15,13 @@ use keyferry_integration::parts::Parts;
 use keyferry_integration::parts::installed::Client;
 use keyferry_integration::ports::bound_listener;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
-use keyferry_pages::testing::{empty_fleet, judged_at, refused_list, sample_fleet};
-use keyferry_pages::{viewer_content_security_policy, viewer_page, whole_file};
+use keyferry_pages::testing::{empty_fleet, judged_at, refused_list, sample_fleet, sample_reach};
+use keyferry_pages::{reach_file, viewer_content_security_policy, viewer_page, whole_file};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
 /// Each page of a fleet with everything, and the states of the others.
-pub(super) const PAGES: [&str; 18] = [
+pub(super) const PAGES: [&str; 19] = [
     "sample/fleet",
     "sample/fleet?sort=name",
     "sample/fleet?q=nowhere&state=broken",
@@ -40,7 +40,15 @@ pub(super) const PAGES: [&str; 18] = [
     "troubled/keys",
     "troubled/denials",
     "troubled/file",
+    REACH,
 ];
+
+/// The answers to a question about reach, which is one file without navigation.
+pub(super) const REACH: &str = "reach/file";
+
+/// As long as names of users and bindings become.
+const LONG_NAME: &str = "RoleBinding tenant-a/platform-team-deployers → ClusterRole \
+    keyferry-tenant-reconciler, rule 12: create serviceaccounts/token in tenant-a";
 
 /// The fleets by the first part of the path, and what was requested.
 struct Pages {
@@ -148,6 +156,7 @@ async fn serve_page(State(pages): State<Arc<Pages>>, request: Request) -> Respon
         .unwrap_or_default();
     let fleet = pages.fleets.iter().find(|(fleet, _)| *fleet == name);
     let (status, html, policy) = match fleet {
+        None if name == "reach" => (200, reach_file(&sample_reach(LONG_NAME)), String::new()),
         None => (404, String::new(), viewer_content_security_policy()),
         // As it is opened from a disk: its policy is inside.
         Some((_, fleet)) if path == "file" => (200, whole_file(fleet), String::new()),

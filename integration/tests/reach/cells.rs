@@ -82,13 +82,25 @@ fn requests() -> Vec<Request> {
 pub(super) async fn every_decided_cell_is_what_the_target_does(world: Arc<Stage>) -> TestResult {
     let began = std::time::Instant::now();
     let snapshot = read_world(&world).await?;
-    let live = super::live::read_answers(&world).await?;
+    let live = super::live::read_answers(&world, None).await?;
     let first = ("get", "apps", "deployments", "apps", "");
     let read_from_files = words_of(&snapshot, &first).into_iter();
     let read_from_files: BTreeMap<(String, String), String> = read_from_files
         .map(|((target, subject), word)| ((target, subject.to_string()), word.to_owned()))
         .collect();
     assert_eq!(live, read_from_files);
+    // With the same objects in a file, whoever writes such objects opens nothing: no way is added.
+    let config = super::live::config_of_hub(&world).await?;
+    let of_config = super::live::read_answers(&world, Some(&config)).await?;
+    let has_way = |answers: &BTreeMap<(String, String), String>| {
+        answers.values().filter(|answer| *answer == "yes").count()
+    };
+    assert!(has_way(&of_config) > 10, "{of_config:?}");
+    for (cell, answer) in &of_config {
+        let of_objects = live.get(cell).map(String::as_str);
+        let agrees = of_objects == Some("yes") || of_objects == Some(answer.as_str());
+        assert!(agrees, "{cell:?}: {answer}, with objects {of_objects:?}");
+    }
     let subjects = subjects();
     let truth = Truth::new(&world).await?;
     let mut tokens: BTreeMap<Subject, Tokens> = BTreeMap::new();

@@ -27,11 +27,12 @@ const MAX_OPENED: usize = 16;
 const SUBJECT: &str = "bystander";
 
 /// Objects that are applied, and those that are removed, at the hub or a target.
-struct Change {
-    name: String,
-    target: Option<usize>,
-    applied: Vec<Value>,
-    removed: Vec<(&'static str, &'static str, &'static str)>,
+pub(super) struct Change {
+    pub(super) name: String,
+    pub(super) target: Option<usize>,
+    pub(super) applied: Vec<Value>,
+    /// Kind, namespace and name of each.
+    pub(super) removed: Vec<(String, String, String)>,
 }
 
 fn hub_change(name: &str, applied: Vec<Value>) -> Change {
@@ -43,7 +44,8 @@ fn hub_change(name: &str, applied: Vec<Value>) -> Change {
     }
 }
 
-fn removal(object: (&'static str, &'static str, &'static str), target: Option<usize>) -> Change {
+fn removal((kind, namespace, name): (&str, &str, &str), target: Option<usize>) -> Change {
+    let object = (kind.to_owned(), namespace.to_owned(), name.to_owned());
     Change {
         name: format!("without {object:?}"),
         target,
@@ -202,9 +204,9 @@ fn predict(
     for (kind, namespace, name) in &change.removed {
         let object = ChangedObject {
             target: target.clone(),
-            kind: (*kind).to_owned(),
-            namespace: (*namespace).to_owned(),
-            name: (*name).to_owned(),
+            kind: kind.clone(),
+            namespace: namespace.clone(),
+            name: name.clone(),
         };
         assert_eq!(after.delete(&object)?, None);
         changed.push(object);
@@ -251,7 +253,10 @@ fn plane<'a>(world: &'a Stage, change: &Change) -> &'a ControlPlane {
 }
 
 /// Applies a change; returns each path with the object that was there.
-async fn apply(world: &Stage, change: &Change) -> Result<Vec<(String, Option<Value>)>, TestError> {
+pub(super) async fn apply(
+    world: &Stage,
+    change: &Change,
+) -> Result<Vec<(String, Option<Value>)>, TestError> {
     let client = plane(world, change).admin();
     let mut undo = Vec::new();
     for (kind, namespace, name) in &change.removed {
@@ -271,7 +276,7 @@ async fn apply(world: &Stage, change: &Change) -> Result<Vec<(String, Option<Val
     Ok(undo)
 }
 
-async fn restore(
+pub(super) async fn restore(
     world: &Stage,
     change: &Change,
     undo: Vec<(String, Option<Value>)>,
@@ -298,7 +303,7 @@ async fn restore(
 }
 
 /// Collects again until no way and no delivery differs.
-async fn until_collected(on_hub: &Stage, name: &str, wanted: &World) -> TestResult {
+pub(super) async fn until_collected(on_hub: &Stage, name: &str, wanted: &World) -> TestResult {
     let limit = Instant::now() + FOLLOW_LIMIT;
     loop {
         let collected = collect(on_hub).await?;
@@ -395,7 +400,7 @@ async fn review_users(on_hub: &Stage, name: &str, predicted: &World) -> Result<u
 }
 
 /// Reads the hub and the targets over their API.
-async fn collect(on_hub: &Stage) -> Result<World, TestError> {
+pub(super) async fn collect(on_hub: &Stage) -> Result<World, TestError> {
     let mut world = World::new(Namespace::new("keyferry-system")?);
     world.hub.issuer = Some(ISSUER.to_owned());
     for kind in ListKind::ALL {

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use keyferry_integration::runner::TestError;
 use keyferry_integration::world::on_hub::ISSUER;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::stage::Stage;
 
 /// The answers of `keyferry who-can get deployments.apps` in apps, by target and subject, without
 /// those that are no.
+///
+/// With `config`, targets and accesses are those of this configuration file.
 pub(super) async fn read_answers(
     world: &Stage,
+    config: Option<&str>,
 ) -> Result<BTreeMap<(String, String), String>, TestError> {
     let folder = tempfile::tempdir()?;
     let (kubeconfigs, files) = (
@@ -33,7 +36,8 @@ pub(super) async fn read_answers(
         text(&kubeconfigs),
         text(&files),
     );
-    let arguments = [
+    let config_file = folder.path().join("config.yaml");
+    let mut arguments = vec![
         "who-can",
         "get",
         "deployments.apps",
@@ -51,6 +55,11 @@ pub(super) async fn read_answers(
         "-o",
         "json",
     ];
+    let config_path = text(&config_file);
+    if let Some(config) = config {
+        std::fs::write(&config_file, config)?;
+        arguments.extend(["--config", &config_path]);
+    }
     let output = world.ground.binary().run(&arguments, &[]).await?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let warned = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -69,4 +78,29 @@ pub(super) async fn read_answers(
         ((text(&answer["target"]), subject), text(&answer["answer"]))
     });
     Ok(by_subject.collect())
+}
+
+/// A configuration file with the targets and accesses that the hub has as objects.
+pub(super) async fn config_of_hub(world: &Stage) -> Result<String, TestError> {
+    let mut text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\n\
+                    hubName: hub\npublicURL: https://keyferry.test\n\
+                    discovery: {tls: {secretName: tls}}\napi: {tls: {secretName: tls}}\n"
+        .to_owned();
+    for (kind, resource) in [
+        ("TargetCluster", "targetclusters"),
+        ("TargetAccess", "targetaccesses"),
+    ] {
+        let path = format!("/apis/keyferry.dev/v1alpha1/{resource}");
+        let list = world.hub.admin().get(&path).await?;
+        for item in list["items"].as_array().into_iter().flatten() {
+            let mut metadata = json!({ "name": item["metadata"]["name"] });
+            if kind == "TargetAccess" {
+                metadata["namespace"] = item["metadata"]["namespace"].clone();
+            }
+            let object = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": kind,
+                "metadata": metadata, "spec": item["spec"] });
+            text.push_str(&format!("---\n{object}\n"));
+        }
+    }
+    Ok(text)
 }

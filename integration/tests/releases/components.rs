@@ -1,23 +1,24 @@
 //! What the release says about itself: SBOM, OpenVEX, provenance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::artifacts::checksums;
+use super::artifacts::{checksums, image_binary};
 use super::stage::{Stage, printed, sha256};
 
 /// A crate: name and version.
 type Crate = (String, String);
 
-/// The libraries that the compiler made for the binary, as often as it made each. Macros and build
-/// scripts run on the builder, and are in another folder.
-fn compiled_libraries(stage: &Stage) -> Result<BTreeMap<String, usize>, TestError> {
+/// The libraries that the compiler made for both binaries. Macros and build scripts run on the
+/// builder, and are in another folder.
+fn compiled_libraries(stage: &Stage) -> Result<BTreeSet<String>, TestError> {
     let folder = "target/x86_64-unknown-linux-gnu/debug/deps";
-    let mut libraries = BTreeMap::new();
+    let mut libraries = BTreeSet::new();
     for entry in std::fs::read_dir(stage.source().join(folder))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let library = name
@@ -25,7 +26,7 @@ fn compiled_libraries(stage: &Stage) -> Result<BTreeMap<String, usize>, TestErro
             .and_then(|name| name.strip_suffix(".rlib"))
             .and_then(|name| name.rsplit_once('-'));
         if let Some((library, _)) = library {
-            *libraries.entry(library.to_owned()).or_default() += 1;
+            libraries.insert(library.to_owned());
         }
     }
     Ok(libraries)
@@ -89,77 +90,83 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-pub(super) async fn the_sbom_lists_the_crates_of_the_binary(stage: Arc<Stage>) -> TestResult {
-    let sbom = stage.json("keyferry.cdx.json")?;
-    assert_eq!(sbom["bomFormat"], "CycloneDX");
-    let binary = stage.unpack("keyferry-linux-amd64.tar.gz", "sbom").await?;
-    let about = &sbom["metadata"]["component"];
-    assert_eq!(about["version"], stage.version);
-    assert_eq!(
-        about["hashes"][0]["content"],
-        sha256(&binary.join("keyferry"))?
-    );
+/// The SBOM of each binary, and that binary.
+async fn sboms(stage: &Stage, into: &str) -> Result<[(Value, PathBuf); 2], TestError> {
+    let archived = stage.unpack("keyferry-linux-amd64.tar.gz", into).await?;
+    let image = image_binary(stage, &format!("{into}-image")).await?;
+    Ok([
+        (stage.json("keyferry.cdx.json")?, archived.join("keyferry")),
+        (stage.json("keyferry-image.cdx.json")?, image),
+    ])
+}
 
-    let listed = listed(&sbom)?;
+pub(super) async fn each_sbom_lists_the_crates_of_its_binary(stage: Arc<Stage>) -> TestResult {
     let names = library_names(&stage).await?;
-    let mut libraries = BTreeMap::from([("keyferry".to_owned(), 1)]);
-    for one in listed.keys() {
-        let name = names
-            .get(one)
-            .ok_or_else(|| format!("{one:?} is no library"))?;
-        *libraries.entry(name.clone()).or_default() += 1;
-    }
-    let compiled = compiled_libraries(&stage)?;
-    assert!(compiled.len() > 150, "{compiled:?}");
-    assert_eq!(libraries, compiled, "left: the SBOM; right: the compiler");
-
     let locked = locked(&stage)?;
-    for (one, component) in &listed {
-        let checksum = locked
-            .get(one)
-            .ok_or_else(|| format!("Cargo.lock has no {one:?}"))?;
-        if let Some(checksum) = checksum {
-            assert_eq!(
-                text(&component["hashes"][0]["content"]),
-                *checksum,
-                "{one:?}"
-            );
+    let mut counted = Vec::new();
+    let mut libraries = BTreeSet::from(["keyferry".to_owned()]);
+    for (sbom, binary) in sboms(&stage, "sbom").await? {
+        assert_eq!(sbom["bomFormat"], "CycloneDX");
+        let about = &sbom["metadata"]["component"];
+        assert_eq!(about["version"], stage.version);
+        assert_eq!(about["hashes"][0]["content"], sha256(&binary)?);
+        let listed = listed(&sbom)?;
+        counted.push(listed.len());
+        for (one, component) in &listed {
+            let name = names
+                .get(one)
+                .ok_or_else(|| format!("{one:?} is no library"))?;
+            libraries.insert(name.clone());
+            let checksum = locked
+                .get(one)
+                .ok_or_else(|| format!("Cargo.lock has no {one:?}"))?;
+            if let Some(checksum) = checksum {
+                let stated = text(&component["hashes"][0]["content"]);
+                assert_eq!(stated, *checksum, "{one:?}");
+            }
         }
+        let has = |name: &str| listed.keys().any(|(one, _)| one == name);
+        let of_the_archive = counted.len() == 1;
+        assert_eq!(has("keyferry-reach"), of_the_archive);
+        assert!(!has("keyferry-testing"), "the demo is in no binary");
     }
-    let all = stage.text("keyferry.cdx.json")?;
-    let temporary = std::env::temp_dir().display().to_string();
-    assert!(
-        !all.contains(&temporary),
-        "it names a folder of the builder"
-    );
+    assert!(counted[0] > counted[1] && counted[1] > 150, "{counted:?}");
+    let compiled = compiled_libraries(&stage)?;
+    assert_eq!(libraries, compiled, "left: the SBOMs; right: the compiler");
+    for name in ["keyferry.cdx.json", "keyferry-image.cdx.json"] {
+        let temporary = std::env::temp_dir().display().to_string();
+        let all = stage.text(name)?;
+        assert!(!all.contains(&temporary), "it names a builder's folder");
+    }
     Ok(())
 }
 
-pub(super) async fn vex_statements_are_about_this_binary(stage: Arc<Stage>) -> TestResult {
+pub(super) async fn vex_statements_are_about_both_binaries(stage: Arc<Stage>) -> TestResult {
     let vex = stage.json("keyferry.openvex.json")?;
     assert_eq!(vex["@context"], "https://openvex.dev/ns/v0.2.0");
     for field in ["@id", "author", "timestamp"] {
         assert!(vex[field].is_string(), "{field}");
     }
     assert_eq!(vex["version"], 1);
-    let binary = stage.unpack("keyferry-linux-amd64.tar.gz", "vex").await?;
-    let digest = sha256(&binary.join("keyferry"))?;
-    let sbom = stage.json("keyferry.cdx.json")?;
-    let listed = listed(&sbom)?;
+    let sboms = sboms(&stage, "vex").await?;
     let statements = vex["statements"].as_array().ok_or("no statements")?;
     assert!(!statements.is_empty());
     for statement in statements {
         assert!(statement["vulnerability"]["name"].is_string());
-        let product = &statement["products"][0];
-        assert_eq!(product["hashes"]["sha-256"], digest);
         assert_eq!(statement["status"], "not_affected", "{statement}");
         assert_eq!(statement["justification"], "component_not_present");
-        let component = text(&product["subcomponents"][0]["@id"]);
-        let name = component.strip_prefix("pkg:cargo/").ok_or("not a crate")?;
-        assert!(
-            !listed.keys().any(|(one, _)| one == name),
-            "{name} is in the binary"
-        );
+        let products = statement["products"].as_array().ok_or("no products")?;
+        assert_eq!(products.len(), sboms.len(), "{statement}");
+        for (product, (sbom, binary)) in products.iter().zip(&sboms) {
+            assert_eq!(product["hashes"]["sha-256"], sha256(binary)?);
+            let component = text(&product["subcomponents"][0]["@id"]);
+            let name = component.strip_prefix("pkg:cargo/").ok_or("not a crate")?;
+            let listed = listed(sbom)?;
+            assert!(
+                !listed.keys().any(|(one, _)| one == name),
+                "{name} is in the binary"
+            );
+        }
     }
     Ok(())
 }

@@ -110,7 +110,7 @@ async fn read_journal(hub: &HubArgs, snapshot: &mut Snapshot, now: Timestamp) {
 }
 
 /// Reads a configuration file; `None` if the hub has the objects.
-pub(super) fn read_config(path: &Path) -> Result<Option<Configuration>, CommandError> {
+pub(crate) fn read_config(path: &Path) -> Result<Option<Configuration>, CommandError> {
     let configuration = config_file::read_config_file(path, Overrides::of_a_reader())?;
     let is_file = configuration.server.objects != ObjectSource::CustomResources;
     Ok(is_file.then_some(configuration))

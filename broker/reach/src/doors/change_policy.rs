@@ -20,8 +20,10 @@ const FENCES: u8 = 10;
 
 impl<'w> HubSearch<'w> {
     pub(crate) fn change_policy(&self, granted: &Granted<'w>, edges: &mut Vec<Edge>) {
-        self.write_targets(granted, edges);
-        self.write_accesses(granted, edges);
+        if !self.world.hub.is_configured() {
+            self.write_targets(granted, edges);
+            self.write_accesses(granted, edges);
+        }
         self.take_policies(granted, edges);
         if !self.are_labels_guarded(granted) {
             self.add_undecided(POLICY, granted, Right::WriteNamespace, edges);

@@ -14,7 +14,7 @@ const CERTIFICATES: &str = "apiGroups: [certificates.k8s.io]";
 
 /// The usual world, where web has the right at the target, no access, and is not paired. Everyone
 /// of the rows may mint for it.
-fn web_may() -> Snapshot {
+pub(super) fn web_may() -> Snapshot {
     let at_target = "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\n\
         metadata: {name: web, namespace: apps}\n\
         roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}\n\
