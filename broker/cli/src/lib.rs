@@ -47,6 +47,8 @@ mod role_manifest;
 mod runtime_info;
 mod serve;
 mod signals;
+#[cfg(feature = "view")]
+mod target_folder;
 mod targets;
 mod tls;
 mod token;

@@ -78,8 +78,8 @@ pub(crate) struct SnapshotArgs {
     config: Option<PathBuf>,
     /// A folder with one kubeconfig per target, named after it.
     ///
-    /// Their RBAC and release are read. No API has an AuthenticationConfiguration, so that comes
-    /// from a folder. A kubeconfig whose user runs a command is refused.
+    /// Their RBAC and release are read. No API has an AuthenticationConfiguration, so that is
+    /// NAME.authentication.yaml beside it. A kubeconfig whose user runs a command is refused.
     #[arg(long, value_name = "DIR", help_heading = TARGET)]
     target_kubeconfigs: Option<PathBuf>,
     /// A folder with NAME/authentication.yaml, NAME/release and NAME/rbac/RESOURCE.yaml of targets.

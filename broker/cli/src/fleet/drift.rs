@@ -1,7 +1,6 @@
 //! Compares the trust that each target should have with what it has: the file, the file that it has
 //! loaded, the keys that it has read, and what it does with tokens.
 
-mod kubeconfigs;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +29,10 @@ use keyferry_kube_authn::lint::{Published, PublishedDocuments};
 use keyferry_kube_authn::{Minor, Release};
 use keyferry_platform::address_guard::AddressGuard;
 
-use self::kubeconfigs::read_target_folder;
 use super::{FleetArgs, sources};
 use crate::args::address_args::AddressArgs;
 use crate::command_error::CommandError;
+use crate::target_folder::read_target_folder;
 use crate::trust::{DesiredTrust, KnownHub};
 
 /// How many targets are asked at the same time.
@@ -160,7 +159,11 @@ pub(super) async fn compare_live(
     mut desires: Desires,
     now: Timestamp,
 ) -> Result<(), CommandError> {
-    let kubeconfigs = read_target_folder(folder, snapshot)?;
+    let files = read_target_folder(folder, |name| snapshot.targets.contains_key(name))?;
+    for (target, text) in files.authentication {
+        let known = snapshot.target_files.entry(target).or_default();
+        known.authentication = Some(text);
+    }
     let reads_hub = args.snapshot.is_none() && desires.configuration.is_none();
     let mut specs = snapshot
         .targets
@@ -179,7 +182,7 @@ pub(super) async fn compare_live(
             true => Some(TokenRun::prepare(args, snapshot, &desires, now).await?),
             false => None,
         },
-        kubeconfigs,
+        kubeconfigs: files.kubeconfigs,
         desires,
         snapshot,
     };

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::args::HubArgs;
 use crate::command_error::CommandError;
+use crate::target_folder::read_target_folder;
 use crate::ui;
 
 /// Objects per page of a list.
@@ -103,8 +104,12 @@ pub(super) async fn read_hub(
 /// Reads RBAC and the release of each target that the folder has a kubeconfig of. A target that does
 /// not answer hides no other.
 pub(super) async fn read_targets(folder: &Path, world: &mut World) -> Result<(), CommandError> {
-    let files = list_kubeconfigs(folder)?;
-    let read = stream::iter(files).map(|(name, path)| async move {
+    let folder = read_target_folder(folder, |_| true)?;
+    for (name, text) in folder.authentication {
+        let files = Arc::make_mut(world.targets.entry(name).or_default());
+        files.authentication = Some(text.into_bytes());
+    }
+    let read = stream::iter(folder.kubeconfigs).map(|(name, path)| async move {
         let files = read_target(&name, path).await;
         (name, files)
     });
@@ -118,31 +123,6 @@ pub(super) async fn read_targets(folder: &Path, world: &mut World) -> Result<(),
         }
     }
     Ok(())
-}
-
-/// The kubeconfigs of a folder, named after their targets.
-fn list_kubeconfigs(folder: &Path) -> Result<Vec<(ObjectName, PathBuf)>, CommandError> {
-    let wrong =
-        |error: std::io::Error| CommandError::new(format!("reading {}: {error}", folder.display()));
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(wrong)? {
-        let path = entry.map_err(wrong)?.path();
-        let file = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        let name = [".yaml", ".yml", ".kubeconfig"]
-            .iter()
-            .find_map(|ending| file.strip_suffix(ending))
-            .unwrap_or(file);
-        if path.is_file()
-            && let Ok(name) = ObjectName::new(name)
-        {
-            files.push((name, path));
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 async fn read_target(name: &ObjectName, kubeconfig: PathBuf) -> Option<TargetFiles> {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use keyferry_api::name::ObjectName;
-use keyferry_fleet::snapshot::Snapshot;
 use keyferry_kube_authn::config::MAX_BYTES;
 
 use crate::command_error::CommandError;
@@ -15,16 +14,24 @@ const FILE_ENDING: &str = ".authentication.yaml";
 /// What the name of a kubeconfig may end in.
 const KUBECONFIG_ENDINGS: [&str; 3] = [".yaml", ".kubeconfig", ""];
 
-/// Lists the kubeconfigs of a folder, and reads the files of targets in it into the snapshot. Links
-/// are followed, because a mounted Secret consists of links. A file of no target is named in a
-/// warning, and not read.
+/// The files of a folder, by their targets.
+pub(crate) struct TargetFolder {
+    /// A kubeconfig of each.
+    pub(crate) kubeconfigs: BTreeMap<ObjectName, PathBuf>,
+    /// The AuthenticationConfigurations that lie beside them.
+    pub(crate) authentication: BTreeMap<ObjectName, String>,
+}
+
+/// Lists the kubeconfigs of a folder, and reads the AuthenticationConfigurations in it. Links are
+/// followed, because a mounted Secret consists of links. A file of no target is named in a warning,
+/// and not read.
 ///
 /// # Errors
 /// The folder, or an AuthenticationConfiguration in it, cannot be read.
-pub(super) fn read_target_folder(
+pub(crate) fn read_target_folder(
     folder: &Path,
-    snapshot: &mut Snapshot,
-) -> Result<BTreeMap<ObjectName, PathBuf>, CommandError> {
+    is_target: impl Fn(&ObjectName) -> bool,
+) -> Result<TargetFolder, CommandError> {
     let failed = |error: std::io::Error| {
         let shown = ui::plain(&folder.display().to_string());
         CommandError::with_fix(
@@ -36,7 +43,10 @@ pub(super) fn read_target_folder(
     let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| Ok(entry?.path())).collect();
     let mut paths = paths.map_err(failed)?;
     paths.sort();
-    let mut kubeconfigs = BTreeMap::new();
+    let mut read = TargetFolder {
+        kubeconfigs: BTreeMap::new(),
+        authentication: BTreeMap::new(),
+    };
     for path in paths {
         let name = path
             .file_name()
@@ -48,16 +58,12 @@ pub(super) fn read_target_folder(
         }
         let target_of = |ending: &str| {
             let target = ObjectName::new(name.strip_suffix(ending)?).ok()?;
-            snapshot.targets.contains_key(&target).then_some(target)
+            is_target(&target).then_some(target)
         };
         if let Some(target) = target_of(FILE_ENDING) {
             let bytes = local_file::read(&path, "the AuthenticationConfiguration", MAX_BYTES)?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            snapshot
-                .target_files
-                .entry(target)
-                .or_default()
-                .authentication = Some(text);
+            read.authentication.insert(target, text);
             continue;
         }
         let target = KUBECONFIG_ENDINGS
@@ -65,11 +71,11 @@ pub(super) fn read_target_folder(
             .find_map(|ending| target_of(ending));
         let problem = match target {
             None => "is of no target that was read",
-            Some(target) if kubeconfigs.contains_key(&target) => {
+            Some(target) if read.kubeconfigs.contains_key(&target) => {
                 "is a second kubeconfig of its target"
             }
             Some(target) => {
-                kubeconfigs.insert(target, path);
+                read.kubeconfigs.insert(target, path);
                 continue;
             }
         };
@@ -78,5 +84,5 @@ pub(super) fn read_target_folder(
             ui::plain(&name)
         ));
     }
-    Ok(kubeconfigs)
+    Ok(read)
 }
