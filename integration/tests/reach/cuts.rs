@@ -1,7 +1,7 @@
 //! Cuts that are really made: what an answer says would close every way is removed from the hub, and
 //! then the subject gets no token any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,67 +15,81 @@ use super::changes::{Change, apply, collect, restore, until_collected};
 use super::stage::{SUBJECTS, Stage, TENANTS};
 use super::truth::Truth;
 
-/// How many different cuts are made.
-const MAX_CUTS: usize = 16;
+/// How many cuts are made alone, before all of them together.
+const ALONE: usize = 3;
 /// How late an authorizer of the hub may be.
 const LATE: Duration = Duration::from_secs(10);
+
+/// Kind, namespace and name of each removed object.
+type Removed = BTreeSet<(String, String, String)>;
 
 pub(super) async fn a_removed_cut_leaves_no_way(world: Arc<Stage>) -> TestResult {
     let began = Instant::now();
     let before = collect(&world).await?;
     let truth = Truth::new(&world).await?;
-    let mut made = BTreeSet::new();
+    let mut cuts: BTreeMap<Removed, Vec<Answer>> = BTreeMap::new();
     for answer in answers(&before) {
-        let Some(removed) = removable(&answer) else {
-            continue;
-        };
-        if made.len() == MAX_CUTS || !made.insert(removed.clone()) {
-            continue;
+        if let Some(removed) = removable(&answer) {
+            cuts.entry(removed).or_default().push(answer);
         }
-        let planes = world.planes();
-        let index = planes
-            .iter()
-            .position(|plane| plane.name() == answer.target.as_str())
-            .ok_or("a target that is not of this stage")?;
-        let has_token = async || -> Result<bool, TestError> {
-            let tokens = truth.tokens_of(&answer.subject).await?;
-            Ok(tokens.iter().any(|(target, _)| *target == index))
-        };
-        let name = format!(
-            "{} at {} without {removed:?}",
-            answer.subject, answer.target
-        );
-        assert!(has_token().await?, "{name}: it has no way before");
-        let change = Change {
-            name: name.clone(),
-            target: None,
-            applied: Vec::new(),
-            removed: removed.into_iter().collect(),
-        };
-        let undo = apply(&world, &change).await?;
-        let limit = Instant::now() + LATE;
-        while has_token().await? {
-            if Instant::now() > limit {
-                return Err(format!("{name}: a way is left").into());
-            }
-        }
-        let left = answers(&collect(&world).await?);
-        let again = left
-            .iter()
-            .find(|other| other.subject == answer.subject && other.target == answer.target);
-        assert!(again.is_none(), "{name}: {again:?}");
-        restore(&world, &change, undo).await?;
-        until_collected(&world, "what was before", &before).await?;
     }
-    let objects: usize = made.iter().map(BTreeSet::len).sum();
+    assert!(cuts.len() >= 10, "{cuts:?}");
+    for (removed, answers) in cuts.iter().take(ALONE) {
+        make_cut(&world, &truth, &before, removed, &answers[..1]).await?;
+    }
+    let all: Removed = cuts.keys().flatten().cloned().collect();
+    let firsts: Vec<Answer> = cuts.values().map(|answers| answers[0].clone()).collect();
+    make_cut(&world, &truth, &before, &all, &firsts).await?;
     eprintln!(
-        "reach: {} cuts of {objects} objects really made, no way left; {:?}",
-        made.len(),
+        "reach: {ALONE} cuts really made alone, and all {} of {} objects together; {:?}",
+        cuts.len(),
+        all.len(),
         began.elapsed()
     );
-    assert!(made.len() >= 10, "{made:?}");
-    assert!(objects > made.len(), "one cut has several objects");
     Ok(())
+}
+
+/// Removes the objects, sees that each subject of the answers loses its way, and puts them back.
+async fn make_cut(
+    world: &Stage,
+    truth: &Truth<'_>,
+    before: &World,
+    removed: &Removed,
+    cut_off: &[Answer],
+) -> TestResult {
+    let planes = world.planes();
+    let has_token = async |answer: &Answer| -> Result<bool, TestError> {
+        let tokens = truth.tokens_of(&answer.subject).await?;
+        let is_of_target = |index: usize| planes[index].name() == answer.target.as_str();
+        Ok(tokens.iter().any(|(index, _)| is_of_target(*index)))
+    };
+    for answer in cut_off {
+        assert!(has_token(answer).await?, "{answer:?}: it has no way before");
+    }
+    let change = Change {
+        name: format!("without {removed:?}"),
+        target: None,
+        applied: Vec::new(),
+        removed: removed.iter().cloned().collect(),
+    };
+    let undo = apply(world, &change).await?;
+    let limit = Instant::now() + LATE;
+    for answer in cut_off {
+        while has_token(answer).await? {
+            if Instant::now() > limit {
+                return Err(format!("{}: a way is left: {answer:?}", change.name).into());
+            }
+        }
+    }
+    let left = answers(&collect(world).await?);
+    let again = left.iter().find(|left| {
+        let is_same =
+            |answer: &&Answer| (&answer.subject, &answer.target) == (&left.subject, &left.target);
+        cut_off.iter().any(|answer| is_same(&answer))
+    });
+    assert!(again.is_none(), "{}: {again:?}", change.name);
+    restore(world, &change, undo).await?;
+    until_collected(world, "what was before", before).await
 }
 
 /// Each yes about a token, with its cut, of the subjects whose doors the truth opens.
@@ -102,7 +116,7 @@ fn answers(world: &World) -> Vec<Answer> {
 }
 
 /// Kind, namespace and name of each object of the cut, if all are objects of the hub.
-fn removable(answer: &Answer) -> Option<BTreeSet<(String, String, String)>> {
+fn removable(answer: &Answer) -> Option<Removed> {
     let cut = answer.cut.as_ref().filter(|cut| !cut.is_empty())?;
     cut.iter()
         .map(|removal| match removal {
