@@ -50,17 +50,24 @@ pub(super) struct PredictedWindow {
 
 impl PredictedWindow {
     /// Whether the whole of a call lies in it, from the request to the answer.
+    ///
+    /// The event began `later` than it was rehearsed for. A window that follows the event moves
+    /// with it, and one that follows the end of a token does not, so the call has to lie in both.
     pub(super) fn encloses(&self, call: &ObservedCall, later: SignedDuration) -> bool {
-        self.from + later <= call.sent
+        let zero = SignedDuration::ZERO;
+        self.from + later.max(zero) <= call.sent
             && self
                 .until
-                .is_none_or(|until| call.answered <= until + later)
+                .is_none_or(|until| call.answered <= until + later.min(zero))
     }
 
-    /// Whether a part of a call lies in it.
+    /// Whether a part of a call lies in it, or in the window that moved.
     pub(super) fn touches(&self, call: &ObservedCall, later: SignedDuration) -> bool {
-        self.from + later <= call.answered
-            && self.until.is_none_or(|until| call.sent <= until + later)
+        let zero = SignedDuration::ZERO;
+        self.from + later.min(zero) <= call.answered
+            && self
+                .until
+                .is_none_or(|until| call.sent <= until + later.max(zero))
     }
 
     /// How long it is.

@@ -136,6 +136,20 @@ fn leave_reload_open(draft: &mut Draft, target: &TargetFacts) {
 }
 
 fn refuse_callers(scene: &Scene<'_>, draft: &mut Draft, successor: &Successor) {
+    let own_tokens_end = match successor {
+        Successor::Missing => None,
+        Successor::Active | Successor::From(_) => Some(scene.after(POD_TOKEN_USE)),
+    };
+    draft.refuse(
+        Refused::callers(
+            CallerClass::AnyCaller,
+            "CallerRejected",
+            "the caller's own token has the revoked key, until its kubelet or a restart of its Pod \
+             replaces it",
+        ),
+        None,
+        Window::between(scene.at, own_tokens_end),
+    );
     match successor {
         Successor::Active => {}
         Successor::From(active_at) => draft.refuse(

@@ -222,6 +222,7 @@ fn a_revoked_key_is_replaced_where_another_signs() {
     assert_eq!(
         lines(&rehearsal),
         [
+            "AnyCaller * * CallerRejected: certain never, possible 0-86400",
             "ObjectReader tenant-a/apps prod SignatureInvalid: certain never, possible 0-75",
             "KeptCopy * * SignatureInvalid: certain never, possible 0-86400",
         ]
@@ -243,6 +244,7 @@ fn a_revoked_key_that_signs_stops_everything() {
     assert_eq!(
         lines(&rehearsal),
         [
+            "AnyCaller * * CallerRejected: certain never, possible 0..",
             "AnyCaller * * KeyRevoked: certain 12.., possible 0..",
             "ObjectReader tenant-b/apps stage SignatureInvalid: certain 52.., possible 0..",
             "KeptCopy * * SignatureInvalid: certain never, possible 0-86400",
@@ -257,8 +259,9 @@ fn a_successor_that_is_not_active_yet_delays_everything() {
     fleet.keys.keys[0].active_at = Some(at(100));
     let rehearsal = rehearsed(&fleet, &revoke("old"), &Parameters::default());
     assert_eq!(
-        lines(&rehearsal)[..2],
+        lines(&rehearsal)[..3],
         [
+            "AnyCaller * * CallerRejected: certain never, possible 0-86400",
             "AnyCaller * * KeySettling: certain never, possible 0-102",
             "ObjectReader tenant-a/apps prod SignatureInvalid: certain never, possible 0-175",
         ]
@@ -274,7 +277,7 @@ fn a_target_that_does_not_answer_keeps_its_copy() {
     };
     let rehearsal = rehearsed(&fleet, &revoke("new"), &Parameters::default());
     assert_eq!(
-        lines(&rehearsal)[1],
+        lines(&rehearsal)[2],
         "ObjectReader tenant-b/apps stage SignatureInvalid: certain never, possible 0.."
     );
     let open: Vec<&str> = rehearsal
