@@ -95,7 +95,6 @@ pub struct UnverifiedJwt {
     algorithm: SigningAlgorithm,
     kid: Option<String>,
     claims: Map<String, Value>,
-    signature: Zeroizing<Vec<u8>>,
 }
 
 impl UnverifiedJwt {
@@ -149,7 +148,6 @@ impl UnverifiedJwt {
             algorithm,
             kid,
             claims,
-            signature,
         })
     }
 
@@ -180,11 +178,6 @@ impl UnverifiedJwt {
     /// The signature, still encoded.
     pub(crate) fn encoded_signature(&self) -> &str {
         self.compact.get(self.claims_end + 1..).unwrap_or_default()
-    }
-
-    /// The signature's bytes.
-    pub(crate) fn signature(&self) -> &[u8] {
-        &self.signature
     }
 }
 

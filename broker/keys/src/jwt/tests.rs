@@ -39,7 +39,7 @@ fn a_plain_token_comes_apart() {
     assert_eq!(jwt.algorithm(), SigningAlgorithm::Es256);
     assert_eq!(jwt.kid(), Some("k"));
     assert_eq!(jwt.claims().get("sub"), Some(&json!("a")));
-    assert_eq!(jwt.signature(), [0, 0, 0]);
+    assert_eq!(jwt.encoded_signature(), "AAAA");
     assert_eq!(jwt.encoded_signature(), "AAAA");
     assert_eq!(
         format!("{}.AAAA", std::str::from_utf8(jwt.signing_input()).unwrap()),
