@@ -45,8 +45,10 @@ pub struct TargetCluster {
     pub name: ObjectName,
     /// How the fleet names it, if its inputs are served.
     pub identity: Option<ClusterIdentity>,
-    /// Changes with its spec.
+    /// Changes with its spec, and that of a role also with its base's.
     pub generation: Generation,
+    /// Changes with its own spec alone.
+    pub spec_generation: Generation,
     /// What it is.
     pub kind: TargetKind,
     /// What it is at the cluster of another target, if it is a role there. A policy holds a role
@@ -177,6 +179,7 @@ pub(super) fn read_target(
         name: name?,
         identity,
         generation: document.generation(),
+        spec_generation: document.generation(),
         kind,
         role,
         address: connection.address?,

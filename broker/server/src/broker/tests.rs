@@ -198,6 +198,7 @@ fn request(token: &SecretString) -> Request<'_> {
         credential: Credential::Token(PresentedToken::new(token.expose_secret())),
         access: AccessName::parse("tenant-a/prod").unwrap(),
         min_ttl: None,
+        scope: None,
         needs_cluster: false,
         deliveries: &[DeliveryType::HTTP],
         request_id: 7.into(),
