@@ -271,7 +271,7 @@ fn rules() -> [ValidationRule; 13] {
             "(has(self.sameAs) ? self.sameAs + ' ' + (has(self.role) ? self.role : '') : '') \
              == (has(oldSelf.sameAs) \
              ? oldSelf.sameAs + ' ' + (has(oldSelf.role) ? oldSelf.role : '') : '')",
-            "sameAs and role are immutable; delete the TargetCluster and create it again",
+            "sameAs is immutable, and so is role; delete the TargetCluster and create it again",
         ),
         validation_rule(
             "!(has(self.kind) && self.kind == 'Audience') \
