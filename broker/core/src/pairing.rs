@@ -150,7 +150,11 @@ mod tests {
         let canary = "keyferry-system/canary";
         let of = |accounts: &[&str]| accounts.iter().map(|one| (*one).to_owned()).collect();
         for (base, of_base, of_role) in [
-            ("", &[canary, "tenant-a/reconciler"][..], &[canary, "tenant-a/agent"][..]),
+            (
+                "",
+                &[canary, "tenant-a/reconciler"][..],
+                &[canary, "tenant-a/agent"][..],
+            ),
             ("  suspend: true\n", &[canary], &[canary]),
         ] {
             let pairs = pairs_of(base, ROLE, &["prod", "prod-view"]);
@@ -159,7 +163,10 @@ mod tests {
                 ("prod", of(of_base)),
                 ("prod-view", of(of_role)),
             ];
-            assert_eq!(pairs, expected.map(|(name, all)| (name.to_owned(), all)).into());
+            assert_eq!(
+                pairs,
+                expected.map(|(name, all)| (name.to_owned(), all)).into()
+            );
         }
     }
 

@@ -434,12 +434,17 @@ impl StoredObjects {
     /// be read.
     pub fn draining(&self, name: &ObjectName) -> Option<DrainingTarget> {
         let mut draining = self.targets.get(name)?.draining()?;
-        let role = draining.target.role.as_ref();
-        let base = role.and_then(|role| self.targets.get(&role.same_as)?.meant());
-        if let Some(base) = base {
-            draining.target = draining.target.at_base(base);
-        }
+        draining.target = self.target_spec(name)?;
         Some(draining)
+    }
+
+    /// The checked spec of a target, also of one that is not in the policy; a role with what its
+    /// base has. `None` if it has mistakes.
+    pub fn target_spec(&self, name: &ObjectName) -> Option<TargetCluster> {
+        let target = self.targets.get(name)?.meant()?;
+        let role = target.role.as_ref();
+        let base = role.and_then(|role| self.targets.get(&role.same_as)?.meant());
+        Some(base.map_or_else(|| target.clone(), |base| target.at_base(base)))
     }
 
     /// The audiences of all targets, as written. A target that is being deleted counts only while

@@ -347,10 +347,13 @@ fn unexpected_user(
                        limits the role is not known";
         return Some(Finding::unknown(Reason::RoleNotMapped, message));
     };
-    let is_mapped = rest
-        .strip_prefix(role.as_str())
-        .is_some_and(|rest| rest.starts_with(':'));
-    let of_account = |group: &&String| of_hub(group).is_some_and(|rest| !rest.starts_with("role:"));
+    let begins = |rest: &str, prefix: &str| {
+        let rest = rest.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    };
+    let is_mapped = rest != role.as_str() && begins(&rest, role.as_str());
+    let own_group = format!("role:{role}");
+    let of_account = |group: &&String| of_hub(group).is_some_and(|rest| !begins(&rest, &own_group));
     let wrong = match identity.groups.iter().find(of_account) {
         _ if !is_mapped => format!("as the user {:?}", shown_name(username)),
         Some(group) => format!("in the group {:?}", shown_name(group)),
@@ -359,7 +362,7 @@ fn unexpected_user(
     let message = format!(
         "the target authenticates the token {wrong}, which the role {role} does not have, so the \
          token has rights of its ServiceAccount there; give the target the file of keyferry trust, \
-         which maps users of \"{hub_name}:{role}:\" and groups of \"{hub_name}:role:\" by audience"
+         which maps users of \"{hub_name}:{role}:\" and the group \"{hub_name}:role:{role}\" by audience"
     );
     Some(Finding::failed(Reason::RoleNotMapped, message))
 }
@@ -430,6 +433,8 @@ mod tests {
             ("hub:view", &[], not_mapped(refused)),
             (USER, &["hub:system:serviceaccounts"], not_mapped(refused)),
             (USER, &["hub:role:view", "hub:admins"], not_mapped(refused)),
+            (USER, &["hub:role:edit"], not_mapped(refused)),
+            (USER, &["hub:role:viewer"], not_mapped(refused)),
             ("", &["hub:role:view"], not_mapped(unknown)),
             (
                 "view:system:serviceaccount:a:b",
