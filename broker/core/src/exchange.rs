@@ -32,10 +32,6 @@ pub const SUBJECT_TOKEN_TYPES: [&str; 3] =
 /// The largest form that is accepted, in bytes.
 pub const MAX_FORM_BYTES: usize = 64 * 1024;
 
-/// Why a `scope` is refused. It does not name the role that would have been accepted.
-pub const SCOPE_REFUSED: &str = "scope is not supported unless it is the role of the target; the \
-                                 TargetAccess alone decides what the token is for";
-
 /// A well-formed request.
 #[derive(Debug)]
 pub struct ExchangeRequest<'a> {
@@ -46,8 +42,7 @@ pub struct ExchangeRequest<'a> {
     pub issued_token_type: &'static str,
     /// The TargetAccess that it requests a token for.
     pub access: AccessName,
-    /// What the caller expects the token to be for. Only a caller to whom policy grants the access
-    /// learns whether it is so.
+    /// What the caller expects the token to be for, which is checked after policy.
     pub scope: Option<Cow<'a, str>>,
     /// The least remaining lifetime that the issued token must have.
     pub min_ttl: Option<Duration>,
@@ -109,8 +104,7 @@ struct Parameters<'a> {
     /// The TargetAccess, as <namespace>/<access>.
     #[schemars(required)]
     audience: Option<Cow<'a, str>>,
-    /// The role of the access's target, if that is a role; any other scope is refused. It may be
-    /// left out: the TargetAccess alone decides what the token is for.
+    /// The role of the access's target, if that is a role. Any other scope is refused.
     scope: Option<Cow<'a, str>>,
     /// The least expires_in that is of use, in seconds.
     #[schemars(extend("pattern" = "^[0-9]{1,6}$"))]
@@ -398,7 +392,7 @@ mod tests {
         assert_eq!(request.subject_token.as_ref().unwrap().expose(), "a.b.c");
         assert_eq!(request.access.to_string(), "tenant-a/prod");
         assert_eq!(request.min_ttl.unwrap().as_secs(), 600);
-        assert_eq!(request.scope, None, "an empty value is absent");
+        assert_eq!(request.scope, None);
         let scoped = format!("{GOOD}&scope=view");
         assert_eq!(parse(scoped.as_bytes()).unwrap().scope.unwrap(), "view");
         assert!(

@@ -18,8 +18,8 @@ impl Policy {
     ) -> Vec<(ObjectName, RoleFault)> {
         let resolve = |target: &TargetCluster| {
             let role = target.role.as_ref()?;
-            let known = self.targets.get(&role.same_as).cloned();
-            let base = known.or_else(|| draining_base(&role.same_as));
+            let listed_base = self.targets.get(&role.same_as).cloned();
+            let base = listed_base.or_else(|| draining_base(&role.same_as));
             Some((target.name.clone(), resolve_role(target, role, base)))
         };
         // All before the first is replaced: a role of a role is refused in any order.

@@ -151,11 +151,7 @@ pub(super) fn read_target(
         spec.ca_bundle,
         &mut check,
     );
-    let audience = check.take(
-        "spec.audience",
-        Audience::new(spec.audience),
-        "give the target one audience that no other target has",
-    );
+    let audience = read_audience(&spec.audience, &mut check);
     let issuer = check.choose(
         "spec.issuer",
         &spec.issuer,
@@ -206,6 +202,14 @@ fn check_cluster_scoped(metadata: &Metadata, check: &mut Check<'_>) {
             "remove metadata.namespace",
         );
     }
+}
+
+fn read_audience(text: &str, check: &mut Check<'_>) -> Option<Audience> {
+    check.take(
+        "spec.audience",
+        Audience::new(text),
+        "give the target one audience that no other target has",
+    )
 }
 
 fn read_target_issuer(text: Option<String>, check: &mut Check<'_>) -> Option<Issuer> {

@@ -10,7 +10,6 @@ use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Grant;
 use keyferry_core::caller::PresentedToken;
-use keyferry_core::exchange::SCOPE_REFUSED;
 use keyferry_core::request_id::RequestId;
 use keyferry_keys::bound_token::BoundToken;
 use keyferry_keys::caller_certificate::PresentedChain;
@@ -68,9 +67,12 @@ impl Request<'_> {
         if self.scope.is_none() || self.scope.as_deref() == role {
             return Ok(());
         }
+        // Does not name the role that would be accepted.
         Err(Refusal::with_detail(
             Reason::RequestInvalid,
-            SCOPE_REFUSED.to_owned(),
+            "scope is not supported unless it is the role of the target; the TargetAccess alone \
+             decides what the token is for"
+                .to_owned(),
         ))
     }
 
