@@ -189,7 +189,8 @@ async fn a_role_has_no_right_of_its_account(
     let broker = stage.start_broker(hub, spec).await?;
     until_trusted(hub, &target).await?;
     bind(&target, "cluster-admin", "hub:system:serviceaccounts").await?;
-    bind(&target, "view", "hub:role:view").await?;
+    // What `view` aggregates, which takes a controller.
+    bind(&target, "system:aggregate-to-view", "hub:role:view").await?;
     let own = caller_token(hub, namespace, "agent").await?;
 
     let access = |name: &str| format!("{namespace}/{name}");
