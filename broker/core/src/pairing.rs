@@ -148,7 +148,12 @@ mod tests {
     #[test]
     fn a_role_has_an_audience_of_its_own_and_no_pair_while_its_base_is_suspended() {
         let canary = "keyferry-system/canary";
-        let of = |accounts: &[&str]| accounts.iter().map(|one| (*one).to_owned()).collect();
+        let of = |accounts: &[&str]| -> BTreeSet<String> {
+            accounts
+                .iter()
+                .map(|account| (*account).to_owned())
+                .collect()
+        };
         for (base, of_base, of_role) in [
             (
                 "",
