@@ -27,6 +27,7 @@ mod mistake;
 mod node;
 mod object_list;
 mod reduced;
+mod roles;
 mod selector;
 mod server;
 mod server_spec;
@@ -72,6 +73,7 @@ pub use stored::{
 };
 pub use target::{
     CertificateSource, ClientCertificates, ClusterIdentity, LifetimeRange, TargetCluster,
+    TargetRole,
 };
 pub(crate) use target_spec::TargetClusterObject;
 pub use target_spec::{CertificateApproval, TargetKind, TokenIssuer};
@@ -230,6 +232,7 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
         }
         policy.insert(object);
     }
+    roles::resolve_roles_in_file(&mut policy, &documents, &mut mistakes);
     mistakes.extend(checks.missing_server());
     mistakes.sort_by_key(|mistake| mistake.line);
     match server {

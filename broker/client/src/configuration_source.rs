@@ -148,11 +148,13 @@ async fn settings_of_hub(
 /// The settings that a TargetCluster's status states, if it is about the current spec.
 pub fn settings_in(target: &TargetView) -> Option<Configuration> {
     let status = target.current_status()?;
-    let prefix = status.username_prefix.as_deref()?;
+    // That of a role is `<hub>:<role>:`, and no hub's name has a colon.
+    let prefix = status.username_prefix.as_deref()?.strip_suffix(':')?;
+    let hub_name = prefix.split_once(':').map_or(prefix, |(hub, _)| hub);
     let discovery_url = url::Url::parse(status.discovery_url.as_deref()?).ok()?;
     let public_url = discovery_url.origin().ascii_serialization();
     let namespace = status.cluster_resource_namespace.as_deref()?;
-    config::of_hub_objects(prefix.strip_suffix(':')?, &public_url, namespace).ok()
+    config::of_hub_objects(hub_name, &public_url, namespace).ok()
 }
 
 #[cfg(test)]
@@ -172,12 +174,18 @@ mod tests {
 
     #[test]
     fn settings_are_read_from_a_status() {
-        for discovery_url in [
-            "https://keys.example.com:8443/.well-known/openid-configuration",
-            "https://keys.example.com:8443/issuers/prod/.well-known/openid-configuration",
+        for (prefix, discovery_url) in [
+            (
+                "hub:",
+                "https://keys.example.com:8443/.well-known/openid-configuration",
+            ),
+            (
+                "hub:view:",
+                "https://keys.example.com:8443/issuers/prod/.well-known/openid-configuration",
+            ),
         ] {
             let object = object(json!({
-                "observedGeneration": 2, "usernamePrefix": "hub:", "discoveryURL": discovery_url,
+                "observedGeneration": 2, "usernamePrefix": prefix, "discoveryURL": discovery_url,
                 "clusterResourceNamespace": "platform-keyferry",
             }));
             let server = settings_in(&object).unwrap().server;

@@ -3,6 +3,7 @@
 mod client_certificates;
 mod identity;
 mod kind;
+mod role;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,8 @@ use crate::name::{ObjectName, TrustBundleName};
 
 pub use self::identity::ClusterIdentity;
 pub(super) use self::identity::ClusterIdentitySpec;
+pub use self::role::TargetRole;
+pub(super) use self::role::{RoleFault, check_base};
 
 /// The API group and version of TargetCluster and TargetAccess.
 pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
@@ -42,10 +45,16 @@ pub struct TargetCluster {
     pub name: ObjectName,
     /// How the fleet names it, if its inputs are served.
     pub identity: Option<ClusterIdentity>,
-    /// Changes with its spec.
+    /// Changes with its spec, and that of a role also with its base's.
     pub generation: Generation,
+    /// Changes with its own spec alone.
+    pub spec_generation: Generation,
     /// What it is.
     pub kind: TargetKind,
+    /// What it is at the cluster of another target, if it is a role there. A policy holds a role
+    /// with its base's address, `tls_server_name`, `proxy_url`, `certificate`, `issuer`,
+    /// `target_issuer` and `probe`, see [`TargetCluster::at_base`].
+    pub role: Option<TargetRole>,
     /// The apiserver's URL: https, a path allowed; no trailing slash. Empty if the target is no
     /// cluster.
     pub address: String,
@@ -128,6 +137,7 @@ pub(super) fn read_target(
         ObjectName::new(metadata.name),
         "name it as a Kubernetes object",
     );
+    let role = role::read_role(&spec, name.as_ref(), &mut check);
     let identity = identity::read_identity(spec.identity, &mut check);
     let connection = Connection::read(
         spec.address,
@@ -141,11 +151,7 @@ pub(super) fn read_target(
         spec.ca_bundle,
         &mut check,
     );
-    let audience = check.take(
-        "spec.audience",
-        Audience::new(spec.audience),
-        "give the target one audience that no other target has",
-    );
+    let audience = read_audience(&spec.audience, &mut check);
     let issuer = check.choose(
         "spec.issuer",
         &spec.issuer,
@@ -169,7 +175,9 @@ pub(super) fn read_target(
         name: name?,
         identity,
         generation: document.generation(),
+        spec_generation: document.generation(),
         kind,
+        role,
         address: connection.address?,
         tls_server_name: connection.tls_server_name,
         proxy_url: connection.proxy_url,
@@ -194,6 +202,14 @@ fn check_cluster_scoped(metadata: &Metadata, check: &mut Check<'_>) {
             "remove metadata.namespace",
         );
     }
+}
+
+fn read_audience(text: &str, check: &mut Check<'_>) -> Option<Audience> {
+    check.take(
+        "spec.audience",
+        Audience::new(text),
+        "give the target one audience that no other target has",
+    )
 }
 
 fn read_target_issuer(text: Option<String>, check: &mut Check<'_>) -> Option<Issuer> {

@@ -39,8 +39,7 @@ pub(crate) async fn with_access(
             .map(|access| access.target.clone());
         objects.accesses.insert(name, stored);
         if let Some(target) = target {
-            let target = stored_target(client, &configuration.server, &target).await?;
-            objects.targets.extend(target);
+            add_target(&mut objects, client, &configuration.server, &target).await?;
         }
     }
     configuration.policy = objects
@@ -61,8 +60,7 @@ pub(crate) async fn with_target(
     target: &ObjectName,
 ) -> Result<Configuration, ClientError> {
     let mut objects = StoredObjects::default();
-    let stored = stored_target(client, &configuration.server, target).await?;
-    objects.targets.extend(stored);
+    add_target(&mut objects, client, &configuration.server, target).await?;
     Ok(with_policy(configuration, client, objects).await)
 }
 
@@ -103,6 +101,25 @@ async fn with_policy(
     configuration
 }
 
+/// Adds one TargetCluster, and its base if it is a role.
+async fn add_target(
+    objects: &mut StoredObjects,
+    client: &HubClient,
+    server: &ServerConfiguration,
+    target: &ObjectName,
+) -> Result<(), ClientError> {
+    let stored = stored_target(client, server, target).await?;
+    let role = stored
+        .as_ref()
+        .and_then(|(_, stored)| stored.meant()?.role.clone());
+    if let Some(role) = role {
+        let base = stored_target(client, server, &role.same_as).await?;
+        objects.targets.extend(base);
+    }
+    objects.targets.extend(stored);
+    Ok(())
+}
+
 /// Reads one TargetCluster, if it has no mistake that hides its name. Refuses a spec that the server
 /// has not judged yet.
 async fn stored_target(
@@ -134,13 +151,17 @@ fn stated_status(target: &StoredTarget) -> TargetClusterStatus {
 pub(crate) fn published_issuer<'a>(
     targets: impl Iterator<Item = &'a StoredTarget>,
 ) -> Option<Issuer> {
-    let of_hub = |target: &&StoredTarget| {
-        target
-            .meant()
-            .is_some_and(|target| target.issuer == TokenIssuer::Hub)
+    let stated = |stored: &StoredTarget| {
+        let target = stored.meant()?;
+        let issuer = stated_status(stored).issuer?;
+        let is_hubs = match target.role {
+            // Its base, which may not be among these, says who signs.
+            Some(_) => !issuer.ends_with(&format!("/issuers/{}", target.name)),
+            None => target.issuer == TokenIssuer::Hub,
+        };
+        is_hubs.then_some(issuer)
     };
-    let stated = |target| stated_status(target).issuer;
-    let issuers: BTreeSet<String> = targets.filter(of_hub).filter_map(stated).collect();
+    let issuers: BTreeSet<String> = targets.filter_map(stated).collect();
     let mut issuers = issuers.into_iter();
     match (issuers.next(), issuers.next()) {
         (Some(issuer), None) => Issuer::new(issuer).ok(),
