@@ -24,7 +24,7 @@ pub(super) fn print(args: &TrustArgs, known: &KnownHub) -> Result<Printed, Comma
     }
     let given = inputs::read(args, Some(known))?;
     Ok(Printed {
-        text: text(&given.rules),
+        text: given.entries.iter().map(text).collect(),
         files: Vec::new(),
         notes: given.notes,
     })
@@ -32,9 +32,10 @@ pub(super) fn print(args: &TrustArgs, known: &KnownHub) -> Result<Printed, Comma
 
 fn text(rules: &TargetRules) -> String {
     let default = discovery_url(&rules.issuer);
-    let subjects: String = rules
-        .allow
-        .iter()
+    // A relying party has no role, so this is one audience.
+    let audiences: Vec<&str> = rules.audiences.iter().map(|one| &*one.audience).collect();
+    let accounts = rules.audiences.iter().flat_map(|one| &one.allow);
+    let subjects: String = accounts
         .map(|account| format!("  {}\n", account.username()))
         .collect();
     let authority = rules
@@ -48,7 +49,7 @@ fn text(rules: &TargetRules) -> String {
          {}\nsubjects (compare sub exactly):\n{subjects}{authority}",
         rules.issuer,
         rules.discovery_url.as_deref().unwrap_or(&default),
-        rules.audience,
+        audiences.join(" "),
     )
 }
 
@@ -56,6 +57,7 @@ fn text(rules: &TargetRules) -> String {
 mod tests {
     use std::time::Duration;
 
+    use super::super::target_rules::AudienceRules;
     use super::*;
 
     #[test]
@@ -64,12 +66,16 @@ mod tests {
             issuer: "https://hub.example.com".to_owned(),
             discovery_url: None,
             certificate_authority: None,
-            audience: "https://vault".to_owned(),
             prefix: "hub:".to_owned(),
-            allow: crate::args::names::service_account("tenant-a/reconciler")
-                .into_iter()
-                .collect(),
-            max_lifetime: Duration::from_secs(3600),
+            audiences: vec![AudienceRules {
+                target: "vault".to_owned(),
+                audience: "https://vault".to_owned(),
+                role: None,
+                allow: crate::args::names::service_account("tenant-a/reconciler")
+                    .into_iter()
+                    .collect(),
+                max_lifetime: Duration::from_secs(3600),
+            }],
         };
         let text = text(&rules);
         for wanted in [
