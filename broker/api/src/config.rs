@@ -72,6 +72,7 @@ pub use stored::{
 };
 pub use target::{
     CertificateSource, ClientCertificates, ClusterIdentity, LifetimeRange, TargetCluster,
+    TargetRole,
 };
 pub(crate) use target_spec::TargetClusterObject;
 pub use target_spec::{CertificateApproval, TargetKind, TokenIssuer};

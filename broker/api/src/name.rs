@@ -21,6 +21,12 @@ pub enum NameError {
          and ends with a letter or digit"
     )]
     Grammar,
+    /// A role's name contains anything but lower-case letters, digits and `-`.
+    #[error("may hold only lower-case letters, digits and '-'")]
+    RoleGrammar,
+    /// The role would have the users that ServiceAccounts have without a role.
+    #[error("is reserved: users without a role begin with it")]
+    ReservedRole,
 }
 
 macro_rules! name_type {
@@ -93,6 +99,13 @@ name_type!(
     check_subdomain
 );
 
+name_type!(
+    /// A role's name: 1 to 32 lower-case letters, digits and `-`. It is part of the usernames at the
+    /// target, `<hub>:<role>:…`, so it is not `system`.
+    RoleName,
+    check_role
+);
+
 /// Checks an RFC 1123 label, such as a hub's name. A hub's name begins every username at the
 /// targets, so it never changes.
 pub fn check_label(text: &str) -> Result<(), NameError> {
@@ -136,6 +149,17 @@ fn trust_bundle(text: &str) -> Result<(), NameError> {
         return Err(NameError::TooLong(253));
     }
     text.split(':').try_for_each(check_subdomain)
+}
+
+fn check_role(text: &str) -> Result<(), NameError> {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    match text {
+        "" => Err(NameError::Empty),
+        _ if text.len() > 32 => Err(NameError::TooLong(32)),
+        "system" => Err(NameError::ReservedRole),
+        _ if text.bytes().all(is_allowed) => Ok(()),
+        _ => Err(NameError::RoleGrammar),
+    }
 }
 
 fn check_segment(text: &str) -> Result<(), NameError> {
@@ -185,7 +209,7 @@ impl fmt::Display for AccessName {
 
 #[cfg(test)]
 mod tests {
-    use super::{AccessName, NameError, Namespace, ObjectName, TrustBundleName};
+    use super::{AccessName, NameError, Namespace, ObjectName, RoleName, TrustBundleName};
 
     #[test]
     fn hostile_names_are_refused_as_they_stand() {
@@ -218,6 +242,26 @@ mod tests {
         }
         for text in ["", ":a", "a:", "a/b", "..", "a:../b", "a%3Ab"] {
             assert!(TrustBundleName::new(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_role_is_named_by_few_characters_and_is_not_the_systems() {
+        let longest = "a".repeat(32);
+        for text in ["view", "a", "-", "0", "system-x", "sys", longest.as_str()] {
+            assert!(RoleName::new(text).is_ok(), "{text}");
+        }
+        for (text, mistake) in [
+            ("", NameError::Empty),
+            ("system", NameError::ReservedRole),
+            (&"a".repeat(33), NameError::TooLong(32)),
+            ("View", NameError::RoleGrammar),
+            ("a:b", NameError::RoleGrammar),
+            ("a.b", NameError::RoleGrammar),
+            ("a b", NameError::RoleGrammar),
+            ("vi\u{0435}w", NameError::RoleGrammar),
+        ] {
+            assert_eq!(RoleName::new(text), Err(mistake), "{text:?}");
         }
     }
 

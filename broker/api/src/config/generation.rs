@@ -21,6 +21,12 @@ impl Generation {
         Self::hash(&format!("{uid} {generation}"))
     }
 
+    /// The generation of a role, which depends on its own spec and on that of its base.
+    #[must_use]
+    pub(crate) fn of_role(self, base: Self) -> Self {
+        Self::hash(&format!("{:016x} as a role of {:016x}", self.0, base.0))
+    }
+
     fn hash(text: &str) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
         let first = digest

@@ -3,6 +3,7 @@
 mod client_certificates;
 mod identity;
 mod kind;
+mod role;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,8 @@ use crate::name::{ObjectName, TrustBundleName};
 
 pub use self::identity::ClusterIdentity;
 pub(super) use self::identity::ClusterIdentitySpec;
+pub use self::role::TargetRole;
+pub(super) use self::role::{RoleFault, check_base};
 
 /// The API group and version of TargetCluster and TargetAccess.
 pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
@@ -46,6 +49,10 @@ pub struct TargetCluster {
     pub generation: Generation,
     /// What it is.
     pub kind: TargetKind,
+    /// What it is at the cluster of another target, if it is a role there. A policy holds a role
+    /// with its base's address, `tls_server_name`, `proxy_url`, `certificate`, `issuer`,
+    /// `target_issuer` and `probe`, see [`TargetCluster::at_base`].
+    pub role: Option<TargetRole>,
     /// The apiserver's URL: https, a path allowed; no trailing slash. Empty if the target is no
     /// cluster.
     pub address: String,
@@ -128,6 +135,7 @@ pub(super) fn read_target(
         ObjectName::new(metadata.name),
         "name it as a Kubernetes object",
     );
+    let role = role::read_role(&spec, name.as_ref(), &mut check);
     let identity = identity::read_identity(spec.identity, &mut check);
     let connection = Connection::read(
         spec.address,
@@ -170,6 +178,7 @@ pub(super) fn read_target(
         identity,
         generation: document.generation(),
         kind,
+        role,
         address: connection.address?,
         tls_server_name: connection.tls_server_name,
         proxy_url: connection.proxy_url,

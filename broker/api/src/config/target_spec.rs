@@ -54,6 +54,8 @@ use crate::status::TargetClusterStatus;
             "a target with issuer Keyferry has a name of at most 200 characters, since it is part \
              of the issuer's URL"
         ),
+    validation = Rule::new("!has(self.spec.sameAs) || self.spec.sameAs != self.metadata.name")
+        .message("sameAs names this TargetCluster itself; name the one whose cluster it is"),
     attr = r#"x_kube(crates(kube_core = "kube_core"))"#,
     crates(kube = "kube_derive", kube_core = "kube_core")
 )]
@@ -71,6 +73,23 @@ pub(crate) struct TargetClusterSpec {
     /// it, and its tokens are only requested. It never changes. Without it Cluster.
     #[schemars(extend("enum" = choice_names(TargetKind::ALL)))]
     pub(super) kind: Option<String>,
+    /// Another TargetCluster, at whose cluster this one is a role: address, tlsServerName,
+    /// proxyURL, CA certificates, issuer, targetIssuer and probe are those of the named one. Only
+    /// together with role. It never changes.
+    #[schemars(with = "Option<ObjectName>")]
+    pub(super) same_as: Option<String>,
+    /// The role's name, at most 32 of a-z, 0-9 and -, and not system. At the cluster, a token for
+    /// this audience is the user <hub>:<role>:system:serviceaccount:… in the group
+    /// <hub>:role:<role>. No two roles of one cluster have the same. It never changes.
+    #[schemars(
+        length(min = 1, max = 32),
+        regex(pattern = "^[a-z0-9-]+$"),
+        extend("x-kubernetes-validations" = [validation_rule(
+            "self != 'system'",
+            "system is reserved, because users without a role begin with it",
+        )]),
+    )]
+    pub(super) role: Option<String>,
     /// The apiserver's URL, https://host[:port][/path], without credentials, query or fragment.
     /// A target with kind Audience has none. Changing it needs the verb retarget.
     #[schemars(transform = schema::server_address)]
@@ -222,16 +241,38 @@ fn of_allow(expression: &str, message: &str) -> ValidationRule {
     }
 }
 
-fn rules() -> [ValidationRule; 10] {
+fn rules() -> [ValidationRule; 13] {
     [
         // The message names the field that is missing.
         ValidationRule {
             field_path: Some(".address".to_owned()),
             ..validation_rule(
-                "has(self.kind) && self.kind == 'Audience' || has(self.address)",
+                "has(self.kind) && self.kind == 'Audience' || has(self.address) \
+                 || has(self.sameAs)",
                 "a cluster has an address; a relying party that is not a cluster has kind: Audience",
             )
         },
+        validation_rule(
+            "has(self.sameAs) == has(self.role)",
+            "sameAs and role are set together",
+        ),
+        validation_rule(
+            "!has(self.sameAs) || !(has(self.address) || has(self.tlsServerName) \
+             || has(self.proxyURL) || has(self.certSecretRef) || has(self.clusterTrustBundleRef) \
+             || has(self.caBundle) || has(self.targetIssuer) || has(self.identity) \
+             || has(self.probe) || has(self.clientCertificates) \
+             || has(self.issuer) && self.issuer != 'Hub' \
+             || has(self.kind) && self.kind != 'Cluster' || has(self.hub) && self.hub)",
+            "a target with sameAs has no address, tlsServerName, proxyURL, certSecretRef, \
+             clusterTrustBundleRef, caBundle, issuer, targetIssuer, identity, probe, kind, hub or \
+             clientCertificates of its own",
+        ),
+        validation_rule(
+            "(has(self.sameAs) ? self.sameAs + ' ' + (has(self.role) ? self.role : '') : '') \
+             == (has(oldSelf.sameAs) \
+             ? oldSelf.sameAs + ' ' + (has(oldSelf.role) ? oldSelf.role : '') : '')",
+            "sameAs and role are immutable; delete the TargetCluster and create it again",
+        ),
         validation_rule(
             "!(has(self.kind) && self.kind == 'Audience') \
              || !(has(self.address) || has(self.tlsServerName) || has(self.proxyURL) \

@@ -12,7 +12,7 @@ pub(super) fn read_kind(spec: &TargetClusterSpec, check: &mut Check<'_>) -> Targ
         .choose_or_default("spec.kind", written, "a valid value", TargetKind::ALL)
         .unwrap_or_default();
     if kind == TargetKind::Cluster {
-        if spec.address.is_none() {
+        if spec.address.is_none() && spec.same_as.is_none() {
             check.wrong(
                 "spec.address",
                 "is missing",
