@@ -20,20 +20,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use keyferry_api::config::{AllowRule, NamespaceRule, ObjectSource};
+use keyferry_api::config::{NamespaceRule, ObjectSource, TargetCluster};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
+use keyferry_client::ClientError;
 use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
 use keyferry_client::object_view::ObjectHead;
 use keyferry_client::objects_of_hub::{namespace_labels, target_status};
+use keyferry_hub::ports::HubError;
 use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint_file};
 use keyferry_kube_authn::validate::validate_configuration;
 use keyferry_kube_authn::{Code, Minor};
 use serde_json::Value;
 
-use self::binding::namespace;
 pub(crate) use self::binding::{Binding, powers_of, powers_of_shipped_role};
+use self::binding::{RoleBinding, namespace, role_binding};
 #[cfg(feature = "view")]
 pub(crate) use self::desired::DesiredTrust;
 pub(crate) use self::distribution::DistributionError;
@@ -45,6 +47,7 @@ use self::merge::{MergeError, MergeProblem, Merged};
 pub(crate) use self::oidc_flags::OidcFlagsError;
 pub(crate) use self::output_dir::{OutputDirArgs, OutputDirError, write as write_files};
 use self::rbac::RbacPart;
+use self::target_rules::TargetRules;
 use crate::args::minor::MinorArgs;
 use crate::args::{HubArgs, names, objects_argument};
 use crate::command_error::CommandError;
@@ -114,7 +117,8 @@ pub(crate) struct TrustArgs {
         value_name = "FILE",
         requires = "target",
         conflicts_with_all = [
-            "merge", "from_oidc_flags", "bind", "flux_service_account", "format", "output_dir"
+            "merge", "from_oidc_flags", "bind", "bind_role", "flux_service_account", "format",
+            "output_dir"
         ]
     )]
     diff: Option<PathBuf>,
@@ -169,6 +173,12 @@ pub(crate) struct ShapeArgs {
     /// `edit`, for example, may then act as every ServiceAccount.
     #[arg(long, requires = "bind", hide_short_help = true)]
     bind_cluster_wide: bool,
+    /// Bind a ClusterRole to the users of a role, also in one namespace alone (may be repeated)
+    ///
+    /// The role is that of a TargetCluster with sameAs: view=view binds ClusterRole view to the group
+    /// of role view in the whole cluster, and view=view@apps in namespace apps.
+    #[arg(long, value_name = "ROLE=CLUSTERROLE[@NAMESPACE]", value_parser = role_binding)]
+    bind_role: Vec<RoleBinding>,
     /// The ServiceAccount of the target that Flux is to impersonate there.
     ///
     /// --bind then binds to it. The hub needs one of the same name, or Flux does not prune.
@@ -179,7 +189,12 @@ pub(crate) struct ShapeArgs {
 impl ShapeArgs {
     /// Whether RBAC at the target is asked for.
     pub(crate) fn asks_for_rbac(&self) -> bool {
-        self.bind.is_some() || self.flux_service_account.is_some()
+        self.bind.is_some() || !self.bind_role.is_empty() || self.flux_service_account.is_some()
+    }
+
+    /// Returns the ClusterRoles to bind to the users of roles.
+    pub(crate) fn role_bindings(&self) -> impl Iterator<Item = &Binding> {
+        self.bind_role.iter().map(|bound| &bound.binding)
     }
 
     /// Returns the role to bind, and where.
@@ -290,13 +305,23 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
         .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
     let source = objects_argument::source(args.config.as_ref(), args.filename.as_deref())?;
     let client = || args.hub.client();
-    let configuration = source
-        .read_configuration(client, Wanted::Target(&name))
-        .await?;
+    let read = source.read_configuration(client, Wanted::Cluster(&name));
+    let (configuration, unread_roles) = match read.await {
+        // A role is found only in the list, and the user may have the right to read just this one.
+        Err(ClientError::HubCall {
+            error: error @ HubError::Forbidden(_),
+            ..
+        }) => {
+            let read = source.read_configuration(client, Wanted::Target(&name));
+            (read.await?, Some(error.to_string()))
+        }
+        read => (read?, None),
+    };
     if configuration.server.objects == ObjectSource::File {
         return Ok(Some(KnownHub {
             configuration,
             status: None,
+            unread_roles: None,
             namespaces: Err(UnknownLabels::OfFile),
         }));
     }
@@ -304,20 +329,27 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
         return Ok(Some(KnownHub {
             configuration,
             status: Some(file.target_status(&name)),
+            unread_roles: None,
             namespaces: Err(UnknownLabels::OfObjectsFile),
         }));
     }
     ui::note(&format!("hub: {}", args.hub.access().describe_hub().await?));
-    let selects = configuration
-        .policy
-        .targets
-        .get(&name)
-        .is_some_and(|target| {
-            let selected = |rule: &AllowRule| matches!(rule.namespaces, NamespaceRule::Selected(_));
-            target.allow.iter().any(selected)
-        });
+    let is_of_cluster = |target: &&TargetCluster| {
+        target.name == name
+            || target
+                .role
+                .as_ref()
+                .is_some_and(|role| role.same_as == name)
+    };
+    let mut targets = configuration.policy.targets.values();
+    let mut rules = targets
+        .by_ref()
+        .filter(is_of_cluster)
+        .flat_map(|target| target.allow.iter());
+    let selects = rules.any(|rule| matches!(rule.namespaces, NamespaceRule::Selected(_)));
     let client = client().await?;
-    let namespaces = if selects && args.allow.is_empty() {
+    let has_roles = configuration.policy.targets.len() > 1;
+    let namespaces = if selects && (args.allow.is_empty() || has_roles) {
         namespace_labels(&client).await.map_err(UnknownLabels::from)
     } else {
         Ok(BTreeMap::new())
@@ -326,6 +358,7 @@ async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
     Ok(Some(KnownHub {
         configuration,
         status,
+        unread_roles,
         namespaces,
     }))
 }
@@ -457,21 +490,22 @@ fn prepare(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Prepared, Comma
     }
     let (mut rbac, mut name) = (Vec::new(), String::new());
     let binding = args.shape.binding()?;
-    if let Some(binding) = &binding {
+    for binding in binding.iter().chain(args.shape.role_bindings()) {
         notes.extend(binding.warning(&powers_of_shipped_role(&binding.role)));
     }
     if args.target.is_some() {
         let given = inputs::read(args, known)?;
-        notes.extend(given.notes);
-        own_issuers.extend(given.own_issuer);
-        entries.push(given.rules.entry());
-        name = rbac::name(&given.rules.prefix);
+        notes.extend(given.notes.iter().cloned());
+        own_issuers.extend(given.own_issuer.clone());
+        entries.extend(given.entries.iter().map(TargetRules::entry));
+        name = rbac::name(&given.prefix);
         rbac = rbac::parts(
-            &given.rules,
+            &given,
             binding.as_ref(),
             args.shape.flux_service_account.as_ref(),
             args.shape.minor.given_release().map(|_| minor),
         );
+        rbac.extend(rbac::of_roles(&given, &args.shape.bind_role)?);
     }
     if rbac.is_empty() {
         notes.push(

@@ -13,7 +13,9 @@ use keyferry_platform::config_file;
 use super::ClientError;
 use super::object_view::TargetView;
 use super::objects_file::ObjectsFile;
-use super::objects_of_hub::{self, published_issuer, with_access, with_all_objects, with_target};
+use super::objects_of_hub::{
+    self, published_issuer, with_access, with_all_objects, with_cluster, with_target,
+};
 
 /// Where the settings and the objects are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub enum Wanted<'a> {
     Access(&'a AccessName),
     /// One TargetCluster.
     Target(&'a ObjectName),
+    /// One TargetCluster, and every role at its cluster.
+    Cluster(&'a ObjectName),
 }
 
 impl ConfigurationSource {
@@ -87,6 +91,7 @@ impl ConfigurationSource {
             Wanted::All => with_all_objects(settings, &client).await,
             Wanted::Access(access) => with_access(settings, &client, access).await,
             Wanted::Target(target) => with_target(settings, &client, target).await,
+            Wanted::Cluster(target) => with_cluster(settings, &client, target).await,
         }
     }
 }
@@ -124,17 +129,19 @@ async fn settings_of_hub(
             .await?
             .into_iter()
             .collect(),
-        Wanted::Target(target) => objects_of_hub::target_value(client, target)
-            .await?
-            .into_iter()
-            .collect(),
+        Wanted::Target(target) | Wanted::Cluster(target) => {
+            objects_of_hub::target_value(client, target)
+                .await?
+                .into_iter()
+                .collect()
+        }
     };
     targets
         .iter()
         .find_map(|object| settings_in(&TargetView::of(object)))
         .ok_or_else(|| match wanted {
             Wanted::All if targets.is_empty() => ClientError::NoTargetClusters,
-            Wanted::Target(target) if targets.is_empty() => {
+            Wanted::Target(target) | Wanted::Cluster(target) if targets.is_empty() => {
                 ClientError::NoSuchTarget(target.to_string())
             }
             // Absent and without a target look the same to the caller of an access.
@@ -152,7 +159,11 @@ pub fn settings_in(target: &TargetView) -> Option<Configuration> {
     let discovery_url = url::Url::parse(status.discovery_url.as_deref()?).ok()?;
     let public_url = discovery_url.origin().ascii_serialization();
     let namespace = status.cluster_resource_namespace.as_deref()?;
-    config::of_hub_objects(prefix.strip_suffix(':')?, &public_url, namespace).ok()
+    let mut hub_name = prefix.strip_suffix(':')?;
+    if let Some(role) = &target.spec.role {
+        hub_name = hub_name.strip_suffix(role.as_str())?.strip_suffix(':')?;
+    }
+    config::of_hub_objects(hub_name, &public_url, namespace).ok()
 }
 
 #[cfg(test)]
@@ -208,6 +219,18 @@ mod tests {
             let mut status = good.clone();
             status[field] = wrong;
             assert!(settings_in(&object(status)).is_none(), "{field}");
+        }
+        for (role, prefix, expected) in [
+            ("view", "hub:view:", Some("hub")),
+            ("view", "hub:edit:", None),
+            ("view", "hub:", None),
+            ("view", "view:", None),
+        ] {
+            let mut of_role = object(good.clone());
+            of_role["spec"] = json!({ "sameAs": "prod", "role": role });
+            of_role["status"]["usernamePrefix"] = json!(prefix);
+            let hub_name = settings_in(&of_role).map(|it| it.server.hub_name);
+            assert_eq!(hub_name.as_deref(), expected, "{role} {prefix}");
         }
         let mut without = object(good);
         without["metadata"]["generation"] = json!("2");

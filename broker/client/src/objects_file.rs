@@ -163,7 +163,7 @@ impl ObjectsFile {
         let targets = &self.targets;
         let wanted_target = match wanted {
             Wanted::All => None,
-            Wanted::Target(name) => Some(
+            Wanted::Target(name) | Wanted::Cluster(name) => Some(
                 self.target(name)
                     .ok_or_else(|| ObjectsProblem::NoSuchTarget(name.to_string()))?,
             ),
@@ -195,7 +195,10 @@ impl ObjectsFile {
             .accesses
             .extend(accesses.filter_map(|access| StoredAccess::read(&access.object)));
         let stated = objects.targets.iter().filter(|(name, _)| {
-            wanted_target.is_none_or(|wanted| wanted.view.metadata.name == name.as_str())
+            wanted_target.is_none_or(|Listed { view, .. }| {
+                let names = [Some(&view.metadata.name), view.spec.same_as.as_ref()];
+                names.into_iter().flatten().any(|it| it == name.as_str())
+            })
         });
         server.hub_issuer = published_issuer(stated.map(|(_, target)| target));
         configuration.policy = objects

@@ -115,6 +115,7 @@ impl Desires {
         let known = KnownHub {
             configuration,
             status,
+            unread_roles: None,
             namespaces: Ok(labels),
         };
         DesiredTrust::of_target(name, &known).map_err(|error| not_desired(&error.to_string()))

@@ -167,6 +167,8 @@ fn entries(
     let nobody = |name: &str| format!("allow of TargetCluster {name} names no ServiceAccount");
     let name = base.target.clone();
     let has_users = !base.allow.is_empty();
+    // A role takes it from there.
+    let base_issuer = target.map(|target| target.issuer);
     let entry_of = |issuer: String, audiences: Vec<AudienceRules>| TargetRules {
         issuer,
         audiences,
@@ -187,8 +189,11 @@ fn entries(
         notes.extend(lines.map(|line| format!("{}: {line}", target.name)));
         if one.allow.is_empty() {
             let why = nobody(&one.target);
-            notes.push(format!("{why}, so the file has nothing for role {}", role.role));
-        } else if target.issuer == TokenIssuer::Keyferry {
+            notes.push(format!(
+                "{why}, so the file has nothing for role {}",
+                role.role
+            ));
+        } else if base_issuer == Some(TokenIssuer::Keyferry) {
             let issuer = managed_issuer(&known.configuration, target).ok_or_else(unknown_issuer)?;
             let without_url = TargetRules {
                 discovery_url: None,

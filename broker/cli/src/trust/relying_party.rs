@@ -19,7 +19,7 @@ pub(super) fn print(args: &TrustArgs, known: &KnownHub) -> Result<Printed, Comma
         return Err(CommandError::with_fix(
             "the target is a relying party and no Kubernetes cluster, so it has no file, RBAC or \
              folder of files",
-            "leave out --merge, --output-dir, --bind and --flux-service-account",
+            "leave out --merge, --output-dir, --bind, --bind-role and --flux-service-account",
         ));
     }
     let given = inputs::read(args, Some(known))?;

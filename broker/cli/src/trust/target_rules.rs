@@ -97,7 +97,10 @@ impl AudienceRules {
             let to = to.map(|to| format!("claims.sub >= '{to}'"));
             let others = guard.map(str::to_owned).into_iter().chain(from).chain(to);
             rules += &subject_rule(range, others);
-            rules += &format!("  message: this ServiceAccount may not use this {}\n", self.noun());
+            rules += &format!(
+                "  message: this ServiceAccount may not use this {}\n",
+                self.noun()
+            );
         }
         rules
     }

@@ -44,6 +44,7 @@ fn printed(line: &[&str]) -> Result<Printed, String> {
     let known = args.config.as_deref().map(|path| KnownHub {
         configuration: config_file::read_config_file(path, Overrides::of_a_reader()).unwrap(),
         status: None,
+        unread_roles: None,
         namespaces: Ok(BTreeMap::new()),
     });
     print(&args, known.as_ref()).map_err(|error| error.to_string())

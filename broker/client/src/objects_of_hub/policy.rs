@@ -8,11 +8,13 @@ use keyferry_api::config::{
 };
 use keyferry_api::issuer::Issuer;
 use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::object_view::TargetView;
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::client::HubClient;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::{access_value, all_objects, target_value};
+use super::{access_value, all_objects, target_value, target_values};
 use crate::ClientError;
 use crate::checked_mint::issuer_of;
 
@@ -39,8 +41,8 @@ pub(crate) async fn with_access(
             .map(|access| access.target.clone());
         objects.accesses.insert(name, stored);
         if let Some(target) = target {
-            let target = stored_target(client, &configuration.server, &target).await?;
-            objects.targets.extend(target);
+            let targets = target_and_base(client, &configuration.server, &target).await?;
+            objects.targets.extend(targets);
         }
     }
     configuration.policy = objects
@@ -61,8 +63,30 @@ pub(crate) async fn with_target(
     target: &ObjectName,
 ) -> Result<Configuration, ClientError> {
     let mut objects = StoredObjects::default();
-    let stored = stored_target(client, &configuration.server, target).await?;
+    let stored = target_and_base(client, &configuration.server, target).await?;
     objects.targets.extend(stored);
+    Ok(with_policy(configuration, client, objects).await)
+}
+
+/// As [`with_target`], with every role at the target's cluster.
+///
+/// # Errors
+/// As [`with_target`]; the user may not list the TargetClusters.
+pub(crate) async fn with_cluster(
+    configuration: Configuration,
+    client: &HubClient,
+    target: &ObjectName,
+) -> Result<Configuration, ClientError> {
+    let mut objects = StoredObjects::default();
+    let server = &configuration.server;
+    let stored = target_and_base(client, server, target).await?;
+    objects.targets.extend(stored);
+    for object in target_values(client).await? {
+        let same_as = TargetView::of(&object).spec.same_as;
+        if same_as.as_deref() == Some(target.as_str()) {
+            objects.targets.extend(judged_target(&object, server)?);
+        }
+    }
     Ok(with_policy(configuration, client, objects).await)
 }
 
@@ -103,18 +127,41 @@ async fn with_policy(
     configuration
 }
 
-/// Reads one TargetCluster, if it has no mistake that hides its name. Refuses a spec that the server
-/// has not judged yet.
+/// Reads one TargetCluster and, if it is a role, the one at whose cluster it is.
+async fn target_and_base(
+    client: &HubClient,
+    server: &ServerConfiguration,
+    target: &ObjectName,
+) -> Result<Vec<(ObjectName, StoredTarget)>, ClientError> {
+    let Some(stored) = stored_target(client, server, target).await? else {
+        return Ok(Vec::new());
+    };
+    let role = stored.1.meant().and_then(|target| target.role.as_ref());
+    let base = match role.map(|role| role.same_as.clone()) {
+        Some(base) => stored_target(client, server, &base).await?,
+        None => None,
+    };
+    Ok([stored].into_iter().chain(base).collect())
+}
+
 async fn stored_target(
     client: &HubClient,
     server: &ServerConfiguration,
     target: &ObjectName,
 ) -> Result<Option<(ObjectName, StoredTarget)>, ClientError> {
-    let object = target_value(client, target).await?;
-    let read = object
-        .as_ref()
-        .and_then(|object| StoredTarget::read(object, server));
-    let Some((name, stored)) = read else {
+    match target_value(client, target).await? {
+        Some(object) => judged_target(&object, server),
+        None => Ok(None),
+    }
+}
+
+/// Reads a TargetCluster, if it has no mistake that hides its name. Refuses a spec that the server
+/// has not judged yet.
+fn judged_target(
+    object: &Value,
+    server: &ServerConfiguration,
+) -> Result<Option<(ObjectName, StoredTarget)>, ClientError> {
+    let Some((name, stored)) = StoredTarget::read(object, server) else {
         return Ok(None);
     };
     // Only the server has seen all targets, and its status says whether an older one has the
@@ -134,10 +181,11 @@ fn stated_status(target: &StoredTarget) -> TargetClusterStatus {
 pub(crate) fn published_issuer<'a>(
     targets: impl Iterator<Item = &'a StoredTarget>,
 ) -> Option<Issuer> {
+    // Who signs for a role is what its base says, and not its own spec.
     let of_hub = |target: &&StoredTarget| {
         target
             .meant()
-            .is_some_and(|target| target.issuer == TokenIssuer::Hub)
+            .is_some_and(|target| target.issuer == TokenIssuer::Hub && target.role.is_none())
     };
     let stated = |target| stated_status(target).issuer;
     let issuers: BTreeSet<String> = targets.filter(of_hub).filter_map(stated).collect();
