@@ -17,6 +17,7 @@ mod hub;
 mod many_accounts;
 mod merge;
 mod oidc_flags;
+mod roles;
 
 #[derive(Parser)]
 struct Line {
