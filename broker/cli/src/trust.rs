@@ -7,6 +7,7 @@ mod desired;
 mod diff;
 mod distribution;
 mod inputs;
+mod known_hub;
 mod merge;
 mod oidc_flags;
 mod output_dir;
@@ -14,20 +15,14 @@ mod rbac;
 mod relying_party;
 mod target_rules;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use keyferry_api::config::{NamespaceRule, ObjectSource, TargetCluster};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_client::ClientError;
-use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
 use keyferry_client::object_view::ObjectHead;
-use keyferry_client::objects_of_hub::{namespace_labels, target_status};
-use keyferry_hub::ports::HubError;
 use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint_file};
 use keyferry_kube_authn::validate::validate_configuration;
@@ -41,15 +36,14 @@ pub(crate) use self::desired::DesiredTrust;
 pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::distribution::{Occasion, OutputFile, RBAC_FILE};
 pub(crate) use self::inputs::CertificatesError;
-pub(crate) use self::inputs::KnownHub;
-use self::inputs::UnknownLabels;
+pub(crate) use self::known_hub::KnownHub;
 use self::merge::{MergeError, MergeProblem, Merged};
 pub(crate) use self::oidc_flags::OidcFlagsError;
 pub(crate) use self::output_dir::{OutputDirArgs, OutputDirError, write as write_files};
 use self::rbac::RbacPart;
 use self::target_rules::TargetRules;
 use crate::args::minor::MinorArgs;
-use crate::args::{HubArgs, names, objects_argument};
+use crate::args::{HubArgs, names};
 use crate::command_error::CommandError;
 use crate::{inner_file, local_file, ui};
 
@@ -236,7 +230,7 @@ enum Format {
 
 /// Prints or writes what a target needs, or compares it with a file; returns the exit code.
 pub(crate) async fn run(args: &TrustArgs) -> ExitCode {
-    let configuration = known_hub(args).await;
+    let configuration = known_hub::read(args).await;
     if let Some(path) = &args.diff {
         let compared = configuration.and_then(|known| diff::of_file(args, known.as_ref(), path));
         return match compared {
@@ -286,81 +280,6 @@ struct Printed {
     /// The same in files, for --output-dir.
     files: Vec<OutputFile>,
     notes: Vec<String>,
-}
-
-/// Reads the settings and the TargetCluster, from the configuration or the hub. `None` if the flags
-/// say everything.
-async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
-    let Some(target) = &args.target else {
-        return Ok(None);
-    };
-    let flags_suffice = args.issuer.is_some()
-        && args.audience.is_some()
-        && args.prefix.is_some()
-        && !args.allow.is_empty();
-    if args.config.is_none() && args.filename.is_none() && flags_suffice {
-        return Ok(None);
-    }
-    let name = ObjectName::new(target.as_str())
-        .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
-    let source = objects_argument::source(args.config.as_ref(), args.filename.as_deref())?;
-    let client = || args.hub.client();
-    let read = source.read_configuration(client, Wanted::Cluster(&name));
-    let (configuration, unread_roles) = match read.await {
-        // A role is found only in the list, and the user may have the right to read just this one.
-        Err(ClientError::HubCall {
-            error: error @ HubError::Forbidden(_),
-            ..
-        }) => {
-            let read = source.read_configuration(client, Wanted::Target(&name));
-            (read.await?, Some(error.to_string()))
-        }
-        read => (read?, None),
-    };
-    if configuration.server.objects == ObjectSource::File {
-        return Ok(Some(KnownHub {
-            configuration,
-            status: None,
-            unread_roles: None,
-            namespaces: Err(UnknownLabels::OfFile),
-        }));
-    }
-    if let ConfigurationSource::Objects(file) = &source {
-        return Ok(Some(KnownHub {
-            configuration,
-            status: Some(file.target_status(&name)),
-            unread_roles: None,
-            namespaces: Err(UnknownLabels::OfObjectsFile),
-        }));
-    }
-    ui::note(&format!("hub: {}", args.hub.access().describe_hub().await?));
-    let is_of_cluster = |target: &&TargetCluster| {
-        target.name == name
-            || target
-                .role
-                .as_ref()
-                .is_some_and(|role| role.same_as == name)
-    };
-    let mut targets = configuration.policy.targets.values();
-    let mut rules = targets
-        .by_ref()
-        .filter(is_of_cluster)
-        .flat_map(|target| target.allow.iter());
-    let selects = rules.any(|rule| matches!(rule.namespaces, NamespaceRule::Selected(_)));
-    let client = client().await?;
-    let has_roles = configuration.policy.targets.len() > 1;
-    let namespaces = if selects && (args.allow.is_empty() || has_roles) {
-        namespace_labels(&client).await.map_err(UnknownLabels::from)
-    } else {
-        Ok(BTreeMap::new())
-    };
-    let status = Some(target_status(&client, &name).await?);
-    Ok(Some(KnownHub {
-        configuration,
-        status,
-        unread_roles,
-        namespaces,
-    }))
 }
 
 /// What a target needs, in parts.
@@ -427,7 +346,7 @@ pub(crate) async fn for_target(request: TargetRequest) -> Result<TargetPart, Com
         hub: request.hub,
         ..TrustArgs::default()
     };
-    let known = known_hub(&args).await?;
+    let known = known_hub::read(&args).await?;
     let prepared = prepare(&args, known.as_ref())?;
     let (format, minor) = (args.shape.format, args.shape.minor.known_minor()?);
     let render = |rbac: &[RbacPart]| -> Result<_, CommandError> {

@@ -148,6 +148,12 @@ impl GuidedArgs {
         self.shape.binding()
     }
 
+    /// Returns all ClusterRoles to bind at the target, also those for the users of roles.
+    pub(super) fn bindings(&self) -> Result<Vec<Binding>, CommandError> {
+        let of_roles = self.shape.role_bindings().cloned();
+        Ok(self.binding()?.into_iter().chain(of_roles).collect())
+    }
+
     /// Returns the ServiceAccount that Flux is to impersonate at the target.
     pub(super) fn flux_account(&self) -> Option<&ServiceAccount> {
         self.shape.flux_account()

@@ -8,7 +8,8 @@ use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::lint::PublishedDocuments;
 
 use super::diff::{self, DiffProblem};
-use super::inputs::{self, KnownHub, TrustInputs};
+use super::inputs::{self, TrustInputs};
+use super::known_hub::KnownHub;
 use super::{TrustArgs, file};
 use crate::command_error::CommandError;
 

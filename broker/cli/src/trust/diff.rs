@@ -11,7 +11,8 @@ use keyferry_kube_authn::config::{self, JwtAuthenticator, LoadFault, Loaded, MAX
 use keyferry_kube_authn::validate::validate_configuration;
 
 use super::TrustArgs;
-use super::inputs::{self, KnownHub, TrustInputs};
+use super::inputs::{self, TrustInputs};
+use super::known_hub::KnownHub;
 use super::target_rules::TargetRules;
 use crate::command_error::CommandError;
 use crate::{inner_file, local_file};

@@ -12,11 +12,11 @@ use keyferry_api::issuer::Issuer;
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_api::status::TargetClusterStatus;
-use keyferry_client::ClientError;
 use keyferry_core::authorise::is_system;
 use keyferry_keys::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
 use keyferry_platform::clock::{Clock, SystemClock};
 
+use super::known_hub::KnownHub;
 use super::target_rules::{AudienceRules, TargetRules, check_prefix};
 use super::{TrustArgs, local_file};
 use crate::command_error::CommandError;
@@ -35,40 +35,6 @@ pub(super) struct TrustInputs {
     /// The target's own issuer, if the configuration states it.
     pub(super) own_issuer: Option<String>,
     pub(super) notes: Vec<String>,
-}
-
-/// Keyferry's settings and objects, for values that no flag gives.
-#[derive(Debug)]
-pub(crate) struct KnownHub {
-    pub(crate) configuration: Configuration,
-    /// The target's status, if the objects are on the hub.
-    pub(crate) status: Option<TargetClusterStatus>,
-    /// Why the configuration may lack roles of the target.
-    pub(crate) unread_roles: Option<String>,
-    /// The labels of the hub's namespaces, or why they are unknown.
-    pub(crate) namespaces: Result<BTreeMap<Namespace, BTreeMap<String, String>>, UnknownLabels>,
-}
-
-/// Why the labels of the hub's namespaces are unknown.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UnknownLabels {
-    /// The objects are in a configuration file.
-    #[error("the hub is not read for objects of a file")]
-    OfFile,
-    /// The hub's objects are in a file.
-    #[error("the hub is not read with -f")]
-    OfObjectsFile,
-    /// The hub cannot be read.
-    #[error(transparent)]
-    Hub(#[from] ClientError),
-}
-
-impl KnownHub {
-    /// Whether the target is no Kubernetes cluster.
-    pub(super) fn is_relying_party(&self, name: &str) -> bool {
-        let mut targets = self.configuration.policy.targets.iter();
-        targets.any(|(known, target)| known.as_str() == name && !target.is_cluster())
-    }
 }
 
 /// Reads the arguments, and what they lack from the hub's settings.

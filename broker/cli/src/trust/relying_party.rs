@@ -3,7 +3,8 @@
 
 use keyferry_api::issuer::discovery_url;
 
-use super::inputs::{self, KnownHub};
+use super::inputs;
+use super::known_hub::KnownHub;
 use super::target_rules::TargetRules;
 use super::{Printed, TrustArgs};
 use crate::command_error::CommandError;

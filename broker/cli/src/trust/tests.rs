@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::BTreeMap;
+
 use clap::Parser;
 use insta::assert_snapshot;
 use keyferry_api::config::{Overrides, of_hub_objects};
@@ -10,6 +12,7 @@ use keyferry_kube_authn::verify::{Keys, Union, User, verify_token};
 use keyferry_platform::config_file;
 use serde_json::json;
 
+use super::known_hub::UnknownLabels;
 use super::*;
 
 mod flux;

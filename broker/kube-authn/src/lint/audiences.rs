@@ -36,7 +36,7 @@ pub(super) fn find_many_audiences(
     let code = Code::ManyAudiences;
     let (severity, message) = match authenticator.map_or(AudienceSeparation::Mixed, separation) {
         AudienceSeparation::Separate => return,
-        AudienceSeparation::Mixed => (Severity::Warning, code.cause()),
+        AudienceSeparation::Mixed => (Severity::Warning, code.cause().to_owned()),
         AudienceSeparation::SameUser(one, other) => (
             Severity::Error,
             format!(
