@@ -192,7 +192,8 @@ impl GuidedArgs {
         Ok(existing)
     }
 
-    /// Returns what the target needs. `release` is the target's, if the user states none.
+    /// Returns what the target needs; for a role, what the target at whose cluster it is needs.
+    /// `release` is the target's, if the user states none.
     ///
     /// # Errors
     /// What is missing or cannot be read.
@@ -204,6 +205,7 @@ impl GuidedArgs {
         place: &KeyferryObjects,
         client: &HubClient,
     ) -> Result<TargetPart, CommandError> {
+        let target = &place.owner_of_file(target, client).await?;
         let issuer = match place.lacks_issuer_of(target) {
             true => checked_mint::issuer_of(client).await,
             false => None,

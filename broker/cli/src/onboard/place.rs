@@ -108,6 +108,30 @@ impl KeyferryObjects {
         Some(json!({ "metadata": { "name": target.name.as_str() }, "spec": spec }))
     }
 
+    /// Returns the target whose file has the rules of this one: for a role, the one at whose cluster
+    /// it is.
+    ///
+    /// # Errors
+    /// The hub cannot be read.
+    pub(super) async fn owner_of_file(
+        &self,
+        target: &ObjectName,
+        client: &HubClient,
+    ) -> Result<ObjectName, ClientError> {
+        let base = match &self.file {
+            Some((_, configuration)) => {
+                let role = configuration.policy.targets.get(target);
+                role.and_then(|it| Some(it.role.as_ref()?.same_as.clone()))
+            }
+            None => {
+                let object = target_value(client, target).await?;
+                let same_as = object.and_then(|it| TargetView::of(&it).spec.same_as);
+                same_as.and_then(|base| ObjectName::new(base).ok())
+            }
+        };
+        Ok(base.unwrap_or_else(|| target.clone()))
+    }
+
     /// Whether the target must trust the hub's issuer and the file does not state it.
     pub(super) fn lacks_issuer_of(&self, target: &ObjectName) -> bool {
         self.file.as_ref().is_some_and(|(_, configuration)| {

@@ -45,11 +45,10 @@ impl TargetSide<'_> {
     ) -> Result<bool, CommandError> {
         progress.begin("reading what the target needs");
         let guided = &self.args.guided;
-        let owner = self.args.role.owner_of_file(self.name);
         let target = HubClient::new(self.access.config().await?)?;
         let part = async |occasion| {
             guided
-                .target_part(owner, self.facts.minor, occasion, place, client)
+                .target_part(self.name, self.facts.minor, occasion, place, client)
                 .await
         };
         let mut shown = part(Occasion::First).await?;
