@@ -30,8 +30,9 @@ pub(super) enum RemovalStep {
 }
 
 impl RemovalStep {
-    /// Returns the next step. `roles`: the TargetClusters that are roles of this one. `unknown`: why further accesses may lead to the target, unless the user
-    /// ignores that. `entry_removed`: the user says that the target has no entry any more.
+    /// Returns the next step. `roles`: the TargetClusters that are roles of this one. `unknown`: why
+    /// further accesses may lead to the target, unless the user ignores that. `entry_removed`: the
+    /// user says that the target has no entry any more.
     pub(super) fn next(
         roles: &[String],
         live: &[&TargetUse],

@@ -500,7 +500,8 @@ fn refuse_another(existing: &Value, wanted: &Value) -> Result<(), CommandError> 
             ObjectHead::of(existing).metadata.name,
             differing.join(", spec.")
         ),
-        "choose another name, or give the --audience, --managed-issuer, --same-as and --role that it has",
+        "choose another name, or give the --audience, --managed-issuer, --same-as and --role that it \
+         has",
     ))
 }
 
