@@ -413,18 +413,18 @@ fn prepare(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Prepared, Comma
         notes.extend(binding.warning(&powers_of_shipped_role(&binding.role)));
     }
     if args.target.is_some() {
-        let given = inputs::read(args, known)?;
-        notes.extend(given.notes.iter().cloned());
-        own_issuers.extend(given.own_issuer.clone());
-        entries.extend(given.entries.iter().map(TargetRules::entry));
-        name = rbac::name(&given.prefix);
+        let trust_inputs = inputs::read(args, known)?;
+        notes.extend(trust_inputs.notes.iter().cloned());
+        own_issuers.extend(trust_inputs.own_issuer.clone());
+        entries.extend(trust_inputs.entries.iter().map(TargetRules::entry));
+        name = rbac::name(&trust_inputs.prefix);
         rbac = rbac::parts(
-            &given,
+            &trust_inputs,
             binding.as_ref(),
             args.shape.flux_service_account.as_ref(),
             args.shape.minor.given_release().map(|_| minor),
         );
-        rbac.extend(rbac::of_roles(&given, &args.shape.bind_role)?);
+        rbac.extend(rbac::of_roles(&trust_inputs, &args.shape.bind_role)?);
     }
     if rbac.is_empty() {
         notes.push(

@@ -130,7 +130,7 @@ fn entries(
     target: Option<&TargetCluster>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<TargetRules>, CommandError> {
-    let nobody = |name: &str| format!("allow of TargetCluster {name} names no ServiceAccount");
+    let empty_allow = |name: &str| format!("allow of TargetCluster {name} names no ServiceAccount");
     let name = base.target.clone();
     let has_users = !base.allow.is_empty();
     // A role takes it from there.
@@ -144,7 +144,7 @@ fn entries(
     let mut entries = vec![entry_of(rules.issuer.clone(), audiences)];
     for (known, target, role) in roles_at(known, target) {
         let mut own_notes = Vec::new();
-        let one = AudienceRules {
+        let role_rules = AudienceRules {
             target: target.name.to_string(),
             audience: target.audience.as_str().to_owned(),
             role: Some(role.role.to_string()),
@@ -153,8 +153,8 @@ fn entries(
         };
         let lines = own_notes.into_iter();
         notes.extend(lines.map(|line| format!("{}: {line}", target.name)));
-        if one.allow.is_empty() {
-            let why = nobody(&one.target);
+        if role_rules.allow.is_empty() {
+            let why = empty_allow(&role_rules.target);
             notes.push(format!(
                 "{why}, so the file has nothing for role {}",
                 role.role
@@ -163,22 +163,22 @@ fn entries(
             let issuer = managed_issuer(&known.configuration, target).ok_or_else(unknown_issuer)?;
             let without_url = TargetRules {
                 discovery_url: None,
-                ..entry_of(issuer.as_str().to_owned(), vec![one])
+                ..entry_of(issuer.as_str().to_owned(), vec![role_rules])
             };
             entries.push(without_url);
         } else if let Some(entry) = entries.first_mut() {
-            entry.audiences.push(one);
+            entry.audiences.push(role_rules);
         }
     }
     entries.retain(|entry| !entry.audiences.is_empty());
     if entries.is_empty() {
-        let why = nobody(&name);
+        let why = empty_allow(&name);
         return Err(CommandError::new(format!(
             "finding the allowed ServiceAccounts: {why}; give --allow"
         )));
     }
     if !has_users {
-        let why = nobody(&name);
+        let why = empty_allow(&name);
         notes.push(format!("{why}, so the file has only its roles"));
     }
     Ok(entries)

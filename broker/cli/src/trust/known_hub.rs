@@ -98,21 +98,8 @@ pub(super) async fn read(args: &TrustArgs) -> Result<Option<KnownHub>, CommandEr
         }));
     }
     ui::note(&format!("hub: {}", args.hub.access().describe_hub().await?));
-    let is_of_cluster = |target: &&TargetCluster| {
-        target.name == name
-            || target
-                .role
-                .as_ref()
-                .is_some_and(|role| role.same_as == name)
-    };
-    let targets = configuration.policy.targets.values();
-    let mut rules = targets
-        .filter(is_of_cluster)
-        .flat_map(|target| target.allow.iter());
-    let selects = rules.any(|rule| matches!(rule.namespaces, NamespaceRule::Selected(_)));
     let client = client().await?;
-    let has_roles = configuration.policy.targets.len() > 1;
-    let namespaces = if selects && (args.allow.is_empty() || has_roles) {
+    let namespaces = if needs_labels(args, &name, &configuration) {
         namespace_labels(&client).await.map_err(UnknownLabels::from)
     } else {
         Ok(BTreeMap::new())
@@ -124,4 +111,18 @@ pub(super) async fn read(args: &TrustArgs) -> Result<Option<KnownHub>, CommandEr
         unread_roles,
         namespaces,
     }))
+}
+
+/// Whether `allow` of the target or of one of its roles selects namespaces by their labels, and no
+/// flag replaces it. `--allow` is about the target itself.
+fn needs_labels(args: &TrustArgs, name: &ObjectName, configuration: &Configuration) -> bool {
+    let selects = |target: &TargetCluster| {
+        let mut rules = target.allow.iter();
+        rules.any(|rule| matches!(rule.namespaces, NamespaceRule::Selected(_)))
+    };
+    let mut targets = configuration.policy.targets.values();
+    targets.any(|target| match &target.role {
+        Some(role) => role.same_as == *name && selects(target),
+        None => target.name == *name && args.allow.is_empty() && selects(target),
+    })
 }
