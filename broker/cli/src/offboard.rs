@@ -165,15 +165,7 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<ExitCode, 
         print(&next(&live))?;
         return Ok(ExitCode::SUCCESS);
     };
-    if !roles.is_empty() {
-        return Err(CommandError::with_fix(
-            format!(
-                "TargetCluster {name} has {} role(s); nothing was removed",
-                roles.len()
-            ),
-            format!("offboard them first: {}", roles.join(", ")),
-        ));
-    }
+    refuse_roles(&name, &roles)?;
     refuse_unread(&args.removal, &uses, &name)?;
     refuse_flux(&args.removal, &live)?;
     if !live.is_empty() && !args.with_accesses {
@@ -211,6 +203,18 @@ async fn roles_of(client: &HubClient, name: &ObjectName) -> Result<Vec<String>, 
     let targets = targets.iter().map(TargetView::of);
     let roles = targets.filter(|target| target.spec.same_as.as_deref() == Some(name.as_str()));
     Ok(roles.map(|target| target.metadata.name).collect())
+}
+
+/// Refuses to remove a target before its roles, which would be without a cluster.
+fn refuse_roles(name: &ObjectName, roles: &[String]) -> Result<(), CommandError> {
+    if roles.is_empty() {
+        return Ok(());
+    }
+    let count = roles.len();
+    Err(CommandError::with_fix(
+        format!("TargetCluster {name} has {count} role(s); nothing was removed"),
+        format!("offboard them first: {}", roles.join(", ")),
+    ))
 }
 
 /// Deletes the TargetCluster, and names what only it named.

@@ -111,6 +111,11 @@ fn token_for(audiences: Json, account: &str, lifetime: i64) -> Token {
     built
 }
 
+fn list(audiences: &[&str]) -> Json {
+    let audiences = audiences.iter().map(|one| Json::Text((*one).to_owned()));
+    Json::List(audiences.collect())
+}
+
 fn user_of(file: &str, minor: Minor, token: &Token) -> Option<User> {
     let loaded = config::load_configuration(file.as_bytes(), minor).unwrap();
     let compiled = validate_configuration(&loaded.configuration, minor, &[]).unwrap();
@@ -121,179 +126,51 @@ fn user_of(file: &str, minor: Minor, token: &Token) -> Option<User> {
     }
 }
 
+/// Case, audiences, account and life of a token, then its user and groups, or `-` for a refusal. An
+/// audience in brackets is a text and no list.
+const TOKENS: &str = "\
+the base | https://prod | tenant-a/reconciler | 7200 | hub:system:serviceaccount:tenant-a:reconciler hub:system:serviceaccounts hub:system:serviceaccounts:tenant-a
+a role | https://prod/roles/view | tenant-b/agent | 3600 | hub:view:system:serviceaccount:tenant-b:agent hub:role:view hub:role:view:tenant-b
+the base's account in a role | https://prod/roles/deploy | tenant-a/reconciler | 1800 | hub:deploy:system:serviceaccount:tenant-a:reconciler hub:role:deploy hub:role:deploy:tenant-a
+the base's account not in the role | https://prod/roles/view | tenant-a/reconciler | 600 | -
+the role's account at the base | https://prod | tenant-a/agent | 600 | -
+another role's account | https://prod/roles/deploy | tenant-a/agent | 600 | -
+a stranger | https://prod/roles/view | tenant-c/agent | 600 | -
+two roles | https://prod/roles/view https://prod/roles/deploy | tenant-a/agent | 600 | -
+a role and the base | https://prod/roles/view https://prod | tenant-a/agent | 600 | -
+the base and a role | https://prod https://prod/roles/deploy | tenant-a/reconciler | 600 | -
+the same twice | https://prod/roles/view https://prod/roles/view | tenant-a/agent | 600 | -
+a role and another cluster | https://prod/roles/view https://dev | tenant-a/agent | 600 | -
+another cluster and a role | https://dev https://prod/roles/view | tenant-a/agent | 600 | -
+an unknown role | https://prod/roles/edit | tenant-a/agent | 600 | -
+another cluster's role | https://dev/roles/view | tenant-c/agent | 600 | -
+no audience | | tenant-a/agent | 600 | -
+an audience that is a text | [https://prod/roles/view] | tenant-a/agent | 600 | -
+a base life for a role | https://prod/roles/view | tenant-a/agent | 3601 | -
+another role's life | https://prod/roles/deploy | tenant-a/reconciler | 1801 | -
+too long for the base | https://prod | tenant-a/reconciler | 7201 | -";
+
 #[test]
 fn each_audience_admits_its_accounts_for_its_life_under_its_names() {
-    const BASE: &str = "https://prod";
-    const VIEW: &str = "https://prod/roles/view";
-    const DEPLOY: &str = "https://prod/roles/deploy";
-    let list = |audiences: &[&str]| {
-        Json::List(
-            audiences
-                .iter()
-                .map(|one| Json::Text((*one).to_owned()))
-                .collect(),
-        )
+    let audiences_of = |text: &str| match text.strip_prefix('[') {
+        Some(text) => Json::Text(text.trim_end_matches(']').to_owned()),
+        None => list(&text.split_whitespace().collect::<Vec<_>>()),
     };
-    let text = |audience: &str| Json::Text(audience.to_owned());
-    let rows: Vec<(&str, Json, &str, i64, Option<(&str, Vec<&str>)>)> = vec![
-        (
-            "the base",
-            list(&[BASE]),
-            "tenant-a/reconciler",
-            7200,
-            Some((
-                "hub:system:serviceaccount:tenant-a:reconciler",
-                vec![
-                    "hub:system:serviceaccounts",
-                    "hub:system:serviceaccounts:tenant-a",
-                ],
-            )),
-        ),
-        (
-            "a role",
-            list(&[VIEW]),
-            "tenant-b/agent",
-            3600,
-            Some((
-                "hub:view:system:serviceaccount:tenant-b:agent",
-                vec!["hub:role:view", "hub:role:view:tenant-b"],
-            )),
-        ),
-        (
-            "the base's account in a role",
-            list(&[DEPLOY]),
-            "tenant-a/reconciler",
-            1800,
-            Some((
-                "hub:deploy:system:serviceaccount:tenant-a:reconciler",
-                vec!["hub:role:deploy", "hub:role:deploy:tenant-a"],
-            )),
-        ),
-        (
-            "the base's account not in the role",
-            list(&[VIEW]),
-            "tenant-a/reconciler",
-            600,
-            None,
-        ),
-        (
-            "the role's account at the base",
-            list(&[BASE]),
-            "tenant-a/agent",
-            600,
-            None,
-        ),
-        (
-            "another role's account",
-            list(&[DEPLOY]),
-            "tenant-a/agent",
-            600,
-            None,
-        ),
-        ("a stranger", list(&[VIEW]), "tenant-c/agent", 600, None),
-        (
-            "two roles",
-            list(&[VIEW, DEPLOY]),
-            "tenant-a/agent",
-            600,
-            None,
-        ),
-        (
-            "a role and the base",
-            list(&[VIEW, BASE]),
-            "tenant-a/agent",
-            600,
-            None,
-        ),
-        (
-            "the base and a role",
-            list(&[BASE, DEPLOY]),
-            "tenant-a/reconciler",
-            600,
-            None,
-        ),
-        (
-            "the same twice",
-            list(&[VIEW, VIEW]),
-            "tenant-a/agent",
-            600,
-            None,
-        ),
-        (
-            "a role and another cluster",
-            list(&[VIEW, "https://dev"]),
-            "tenant-a/agent",
-            600,
-            None,
-        ),
-        (
-            "another cluster and a role",
-            list(&["https://dev", VIEW]),
-            "tenant-a/agent",
-            600,
-            None,
-        ),
-        (
-            "an unknown role",
-            list(&["https://prod/roles/edit"]),
-            "tenant-a/agent",
-            600,
-            None,
-        ),
-        (
-            "another cluster's role",
-            list(&["https://dev/roles/view"]),
-            "tenant-c/agent",
-            600,
-            None,
-        ),
-        ("no audience", list(&[]), "tenant-a/agent", 600, None),
-        (
-            "an audience that is a text",
-            text(VIEW),
-            "tenant-a/agent",
-            600,
-            None,
-        ),
-        (
-            "a base life for a role",
-            list(&[VIEW]),
-            "tenant-a/agent",
-            3601,
-            None,
-        ),
-        (
-            "another role's life",
-            list(&[DEPLOY]),
-            "tenant-a/reconciler",
-            1801,
-            None,
-        ),
-        (
-            "too long for the base",
-            list(&[BASE]),
-            "tenant-a/reconciler",
-            7201,
-            None,
-        ),
-    ];
     for minor in MINORS {
         let file = file_with_roles(minor);
         assert_eq!(errors(&file, minor), [], "{minor}:\n{file}");
-        for (case, audiences, account, lifetime, expected) in &rows {
-            let user = user_of(
-                &file,
-                minor,
-                &token_for(audiences.clone(), account, *lifetime),
+        for line in TOKENS.lines() {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let [_, audiences, account, lifetime, expected] = cells.as_slice() else {
+                panic!("{line}");
+            };
+            let token = token_for(audiences_of(audiences), account, lifetime.parse().unwrap());
+            let user = user_of(&file, minor, &token);
+            let user = user.map_or_else(
+                || "-".to_owned(),
+                |user| format!("{} {}", user.username, user.groups.join(" ")),
             );
-            let user = user.as_ref().map(|user| {
-                (
-                    user.username.as_str(),
-                    user.groups.iter().map(String::as_str),
-                )
-            });
-            let user = user.map(|(name, groups)| (name, groups.collect::<Vec<_>>()));
-            assert_eq!(&user, expected, "{minor}: {case}");
+            assert_eq!(user, *expected, "{minor}: {line}");
         }
     }
 }
@@ -308,11 +185,7 @@ fn a_target_and_its_roles_are_one_entry_in_every_form() {
         let flag = format!("--format={}", name.get_name());
         let printed = print_for(&["trust", "prod", &flag], &known).unwrap();
         let file = inside(*format, &printed.text);
-        let token = token_for(
-            Json::List(vec![Json::Text("https://prod/roles/view".to_owned())]),
-            "tenant-a/agent",
-            600,
-        );
+        let token = token_for(list(&["https://prod/roles/view"]), "tenant-a/agent", 600);
         let user = user_of(&file, Minor::V1_37, &token).expect("it is let in");
         assert_eq!(user.groups, ["hub:role:view", "hub:role:view:tenant-a"]);
     }
@@ -485,8 +358,7 @@ fn three_hundred_accounts_of_each_role_fit() {
         let file = print_for(&["trust", "prod", &flag], &known).unwrap().text;
         assert_eq!(errors(&file, minor), []);
         let accepted = |audience: &str, account: &str| {
-            let audiences = Json::List(vec![Json::Text(audience.to_owned())]);
-            user_of(&file, minor, &token_for(audiences, account, 600)).is_some()
+            user_of(&file, minor, &token_for(list(&[audience]), account, 600)).is_some()
         };
         for number in [0, 9, 150, 299] {
             let agent = format!("tenant-{number}/agent");
