@@ -1,6 +1,6 @@
 //! Collects the inputs of the target rules: from the flags, else from Keyferry's configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
