@@ -14,6 +14,7 @@ mod leader;
 mod lease;
 mod metadata;
 mod profile;
+mod role;
 mod seen;
 mod tenant;
 mod watch;
@@ -40,6 +41,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "the_command_line_reads_the_same_objects",
             written::the_command_line_reads_the_same_objects,
+        )
+        .test(
+            "a_role_leads_to_the_cluster_of_its_base",
+            role::a_role_leads_to_the_cluster_of_its_base,
         )
         .test(
             "a_shape_that_is_not_allowed_writes_nothing",

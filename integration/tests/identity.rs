@@ -7,6 +7,7 @@ mod plain_hub;
 mod recreated;
 mod removed;
 mod rights;
+pub(crate) mod roles;
 mod stage;
 mod under_way;
 
@@ -65,6 +66,14 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_caller_audience_of_the_hub_stops_the_start",
             plain_hub::a_caller_audience_of_the_hub_stops_the_start,
+        )
+        .test(
+            "a_role_has_no_right_of_its_account_on_the_newest",
+            roles::a_role_has_no_right_of_its_account_on_the_newest,
+        )
+        .test(
+            "a_role_has_no_right_of_its_account_on_1_33",
+            roles::a_role_has_no_right_of_its_account_on_1_33,
         )
         .boxed()
 }

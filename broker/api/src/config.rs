@@ -27,6 +27,7 @@ mod mistake;
 mod node;
 mod object_list;
 mod reduced;
+mod roles;
 mod selector;
 mod server;
 mod server_spec;
@@ -231,6 +232,7 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
         }
         policy.insert(object);
     }
+    roles::resolve_roles_in_file(&mut policy, &documents, &mut mistakes);
     mistakes.extend(checks.missing_server());
     mistakes.sort_by_key(|mistake| mistake.line);
     match server {

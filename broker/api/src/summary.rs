@@ -208,6 +208,7 @@ fn not_ready_line(reason: Reason) -> String {
         }
         Reason::AuditUnavailable => "not delivered: the audit log could not be written",
         Reason::AuthorUnchecked => "no token written: apply the admission policy keyferry-author",
+        Reason::BaseTargetMissing => "the TargetCluster of sameAs is missing or cannot be used",
         Reason::CertificateAuthorityInvalid => {
             "the target's CA certificates are missing or invalid"
         }
@@ -257,6 +258,10 @@ fn not_ready_line(reason: Reason) -> String {
         Reason::ProbeRefused => "not delivered: the target refuses the token (401)",
         Reason::ProbeUnanswered => "not delivered: the target does not answer",
         Reason::QuotaExceeded => "a quota of the namespace leaves no room for an object",
+        Reason::RoleConflict => "another TargetCluster is this role; nothing is minted",
+        Reason::RoleNotMapped => {
+            "the target is not known to limit this role: see TargetAuthenticates"
+        }
         Reason::ServiceAccountChanged => {
             "the ServiceAccount was deleted or recreated; trying again"
         }
@@ -339,12 +344,14 @@ mod tests {
             "Audience",
             "Audit",
             "Author",
+            "Base",
             "Certificate",
             "Delivery",
             "Issuer",
             "Object",
             "Probe",
             "Quota",
+            "Role",
             "Target",
         ];
         let concerns = |reason: &&Reason| {

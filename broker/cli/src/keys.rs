@@ -204,7 +204,7 @@ async fn delivered(
         // Keys of a managed issuer are not the hub's.
         let target = access
             .meant()
-            .and_then(|access| objects.targets.get(&access.target)?.meant());
+            .and_then(|access| objects.target_spec(&access.target));
         if target.is_some_and(|target| target.issuer != TokenIssuer::Hub) {
             continue;
         }

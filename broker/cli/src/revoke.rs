@@ -272,8 +272,10 @@ async fn reach(
             .policy;
         // A target outside the policy, which is being deleted or was late for its audience, may
         // still trust the key.
-        for (name, target) in &objects.targets {
-            collected.add(name, target.meant()).await;
+        for name in objects.targets.keys() {
+            collected
+                .add(name, objects.target_spec(name).as_ref())
+                .await;
         }
         let accesses: Vec<_> = objects
             .accesses

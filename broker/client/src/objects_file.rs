@@ -195,10 +195,7 @@ impl ObjectsFile {
             .accesses
             .extend(accesses.filter_map(|access| StoredAccess::read(&access.object)));
         let stated = objects.targets.iter().filter(|(name, _)| {
-            wanted_target.is_none_or(|Listed { view, .. }| {
-                let names = [Some(&view.metadata.name), view.spec.same_as.as_ref()];
-                names.into_iter().flatten().any(|it| it == name.as_str())
-            })
+            wanted_target.is_none_or(|wanted| wanted.view.metadata.name == name.as_str())
         });
         server.hub_issuer = published_issuer(stated.map(|(_, target)| target));
         configuration.policy = objects

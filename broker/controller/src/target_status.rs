@@ -50,8 +50,6 @@ pub struct TargetStatusWriter {
     pub public_url: String,
     /// The CA certificates of their server.
     pub discovery_authority: DiscoveryAuthority,
-    /// The prefix of the hub's users at the targets: `<hubName>:`.
-    pub username_prefix: String,
     /// Keyferry's own namespace.
     pub namespace: Namespace,
     /// Whether the admission policy that reserves targets' audiences for their grants is active.
@@ -136,7 +134,7 @@ async fn update_status(
     let target = policy
         .targets
         .get(name)
-        .filter(|target| target.generation == spec);
+        .filter(|target| target.spec_generation == spec);
     let fault = faults
         .targets
         .get(name)
@@ -221,8 +219,8 @@ fn further_findings(
 
 /// Returns a finding if the target stays as it is until its spec changes.
 fn stalled_finding(ready: &Finding) -> Option<Finding> {
-    (!ready.is_true() && ready.reason != Reason::TargetNotReady)
-        .then(|| Finding::problem(ready.reason, ready.message.clone()))
+    let passes = [Reason::BaseTargetMissing, Reason::TargetNotReady].contains(&ready.reason);
+    (!ready.is_true() && !passes).then(|| Finding::problem(ready.reason, ready.message.clone()))
 }
 
 fn audience_conflict(fault: &ObjectFault) -> Option<Finding> {
@@ -343,7 +341,13 @@ fn ready_finding(writer: &TargetStatusWriter, target: &TargetCluster) -> Finding
     match check_readiness(target, issuer) {
         Err(error @ NotReady::Suspended) => Finding::failed(
             error.reason(),
-            "nothing is minted while spec.suspend is true",
+            match &target.role {
+                Some(_) => {
+                    "nothing is minted while spec.suspend of it, or of the target that sameAs \
+                     names, is true, or that target is being deleted"
+                }
+                None => "nothing is minted while spec.suspend is true",
+            },
         ),
         _ if writer.guard.is_known_as_hubs(&target.audience) => Finding::failed(
             Reason::AudienceIsHubs,
@@ -440,7 +444,7 @@ fn describe_target(
     };
     status.discovery_url = Some(discovery_url(&base));
     status.discovery_certificate_authority = writer.discovery_authority.current();
-    status.username_prefix = Some(writer.username_prefix.clone());
+    status.username_prefix = Some(target.username_prefix(writer.context.store.hub_name()));
     status.cluster_resource_namespace = Some(writer.namespace.to_string());
 }
 

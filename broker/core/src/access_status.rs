@@ -85,10 +85,17 @@ pub struct AccessReport {
 }
 
 impl AccessReport {
-    /// `Ready`: authorised and delivered, nothing else.
+    /// `Ready`: authorised and delivered. Of the target's answers only one counts: an access to a
+    /// role is not ready where its token has other rights than the role's.
     pub fn ready(&self) -> Finding {
+        let unmapped = self
+            .authenticates
+            .as_ref()
+            .filter(|finding| finding.reason == Reason::RoleNotMapped);
         match (self.authorized.is_true(), self.delivered.is_true()) {
-            (true, true) => Finding::ok("authorised and delivered"),
+            (true, true) => unmapped
+                .cloned()
+                .unwrap_or_else(|| Finding::ok("authorised and delivered")),
             (true, false) => Finding {
                 ..self.delivered.clone()
             },
@@ -186,7 +193,11 @@ impl AccessReport {
 /// Whether the condition `TargetAuthenticates` says how a probe ended. It is also `Unknown` while a
 /// requested probe cannot be made, for the reason of that.
 pub fn is_probe_result(is_unknown: bool, reason: &str) -> bool {
-    let silences = [Reason::ProbeUnanswered, Reason::TargetAddressRefused];
+    let silences = [
+        Reason::ProbeUnanswered,
+        Reason::RoleNotMapped,
+        Reason::TargetAddressRefused,
+    ];
     !is_unknown || silences.map(Reason::as_str).contains(&reason)
 }
 

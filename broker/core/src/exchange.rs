@@ -42,6 +42,8 @@ pub struct ExchangeRequest<'a> {
     pub issued_token_type: &'static str,
     /// The TargetAccess that it requests a token for.
     pub access: AccessName,
+    /// What the caller expects the token to be for, which is checked after policy.
+    pub scope: Option<Cow<'a, str>>,
     /// The least remaining lifetime that the issued token must have.
     pub min_ttl: Option<Duration>,
     /// Whether the response must also describe the target cluster, which an exec plugin compares.
@@ -102,6 +104,8 @@ struct Parameters<'a> {
     /// The TargetAccess, as <namespace>/<access>.
     #[schemars(required)]
     audience: Option<Cow<'a, str>>,
+    /// The role of the access's target, if that is a role. Any other scope is refused.
+    scope: Option<Cow<'a, str>>,
     /// The least expires_in that is of use, in seconds.
     #[schemars(extend("pattern" = "^[0-9]{1,6}$"))]
     min_ttl: Option<Cow<'a, str>>,
@@ -170,6 +174,7 @@ pub fn parse_exchange(
         subject_token,
         issued_token_type,
         access,
+        scope: parameters.scope,
         min_ttl,
         tell_cluster,
     })
@@ -290,6 +295,7 @@ fn parse_parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
                 return Err(invalid_target("audience", "must be given exactly once"));
             }
             "audience" => ("audience", &mut read.audience),
+            "scope" => ("scope", &mut read.scope),
             "min_ttl" => ("min_ttl", &mut read.min_ttl),
             "keyferry_cluster" => ("keyferry_cluster", &mut read.keyferry_cluster),
             _ => continue,
@@ -306,10 +312,6 @@ fn parse_parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
 fn refuse_unsupported(parameter: &str) -> Result<(), ExchangeError> {
     Err(match parameter {
         "resource" => invalid_target("resource", "is not supported; use audience"),
-        "scope" => invalid_request(
-            "scope",
-            "is not supported; the TargetAccess alone decides what the token is for",
-        ),
         "actor_token" => invalid_request(
             "actor_token",
             "is not supported; a caller acts for another ServiceAccount by callers[] of its \
@@ -390,6 +392,9 @@ mod tests {
         assert_eq!(request.subject_token.as_ref().unwrap().expose(), "a.b.c");
         assert_eq!(request.access.to_string(), "tenant-a/prod");
         assert_eq!(request.min_ttl.unwrap().as_secs(), 600);
+        assert_eq!(request.scope, None);
+        let scoped = format!("{GOOD}&scope=view");
+        assert_eq!(parse(scoped.as_bytes()).unwrap().scope.unwrap(), "view");
         assert!(
             !format!("{request:?}").contains("a.b.c"),
             "the token is not printed"
@@ -458,12 +463,7 @@ mod tests {
 
     #[test]
     fn what_is_not_offered_is_refused_by_name() {
-        for parameter in [
-            "scope",
-            "actor_token",
-            "actor_token_type",
-            "expiration_seconds",
-        ] {
+        for parameter in ["actor_token", "actor_token_type", "expiration_seconds"] {
             assert_eq!(problem(&format!("{GOOD}&{parameter}=x")), parameter);
         }
         let resource = parse(format!("{GOOD}&resource=https://other").as_bytes()).unwrap_err();
@@ -585,7 +585,7 @@ mod tests {
                 format!("{exchange}&subject_token=a.b.c"),
                 "client_assertion",
             ),
-            (format!("{form}&scope=view"), "scope"),
+            (format!("{form}&scope=view&scope=edit"), "scope"),
         ] {
             assert_eq!(problem(&form), parameter, "{form}");
         }

@@ -99,6 +99,16 @@ mod tests {
     }
 
     fn all(target: &str, access: &str, audience: &str) -> BTreeMap<String, BTreeSet<String>> {
+        pairs_of(target, access, &[audience])
+    }
+
+    /// The pairs of the target whose audience is the first, of the access, and of what follows it.
+    fn pairs_of(
+        target: &str,
+        access: &str,
+        audiences: &[&str],
+    ) -> BTreeMap<String, BTreeSet<String>> {
+        let audience = audiences[0];
         let text = format!(
             "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example.com\n\
              discovery: {{tls: {{certFile: a, keyFile: b}}}}\napi: {{tls: {{certFile: a, keyFile: b}}}}\n---\n\
@@ -112,7 +122,12 @@ mod tests {
             namespace: Namespace::new("keyferry-system").unwrap(),
             name: ObjectName::new("canary").unwrap(),
         };
-        accounts_by_audience(&policy, &Hub, [audience.to_owned()], &canary)
+        accounts_by_audience(
+            &policy,
+            &Hub,
+            audiences.iter().map(|audience| (*audience).to_owned()),
+            &canary,
+        )
     }
 
     #[test]
@@ -123,6 +138,36 @@ mod tests {
             BTreeSet::new(),
             "even where a target claims it"
         );
+    }
+
+    const ROLE: &str = "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {name: prod-view}\n\
+        spec: {sameAs: prod, role: view, audience: prod-view, allow: [{namespaces: [tenant-a], serviceAccounts: [agent]}]}\n\
+        ---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata: {name: view, namespace: tenant-a}\n\
+        spec: {targetClusterRef: {name: prod-view}, serviceAccountName: agent}\n";
+
+    #[test]
+    fn a_role_has_an_audience_of_its_own_and_no_pair_while_its_base_is_suspended() {
+        let canary = "keyferry-system/canary";
+        let of = |accounts: &[&str]| accounts.iter().map(|one| (*one).to_owned()).collect();
+        for (base, of_base, of_role) in [
+            (
+                "",
+                &[canary, "tenant-a/reconciler"][..],
+                &[canary, "tenant-a/agent"][..],
+            ),
+            ("  suspend: true\n", &[canary], &[canary]),
+        ] {
+            let pairs = pairs_of(base, ROLE, &["prod", "prod-view"]);
+            let expected: [(&str, BTreeSet<String>); 3] = [
+                (UNUSABLE_AUDIENCE, BTreeSet::new()),
+                ("prod", of(of_base)),
+                ("prod-view", of(of_role)),
+            ];
+            assert_eq!(
+                pairs,
+                expected.map(|(name, all)| (name.to_owned(), all)).into()
+            );
+        }
     }
 
     #[test]

@@ -244,25 +244,33 @@ impl ObjectStore {
 
     /// Returns all targets that are being deleted and drain.
     pub fn all_draining(&self) -> BTreeMap<ObjectName, DrainingTarget> {
-        self.lock_objects()
-            .targets
-            .iter()
-            .filter_map(|(name, target)| Some((name.clone(), target.draining()?)))
+        let objects = self.lock_objects();
+        let names = objects.targets.keys();
+        names
+            .filter_map(|name| Some((name.clone(), objects.draining(name)?)))
             .collect()
     }
 
-    /// Returns, for each target, the accesses that may still have objects on the hub.
+    /// Returns, for each target, the accesses that may still have objects on the hub. Those of a role
+    /// count for its base too, so that the objects of both outlive the base's deletion.
     pub fn accesses_by_target(&self) -> BTreeMap<ObjectName, Vec<AccessName>> {
+        let objects = self.lock_objects();
+        let base_of = |target: &ObjectName| {
+            let role = objects.targets.get(target)?.meant()?.role.as_ref()?;
+            Some(role.same_as.clone())
+        };
         let mut users: BTreeMap<ObjectName, Vec<AccessName>> = BTreeMap::new();
-        for (name, access) in &self.lock_objects().accesses {
+        for (name, access) in &objects.accesses {
             if let Some(meant) = access
                 .meant()
                 .filter(|_| access_status::may_have_objects(&access.record.status))
             {
-                users
-                    .entry(meant.target.clone())
-                    .or_default()
-                    .push(name.clone());
+                for target in base_of(&meant.target)
+                    .into_iter()
+                    .chain([meant.target.clone()])
+                {
+                    users.entry(target).or_default().push(name.clone());
+                }
             }
         }
         users

@@ -452,6 +452,7 @@ impl Broker {
             .get(grant.pair().target())
             .ok_or(Reason::TargetNotGranted)?;
         request.require_cluster(target)?;
+        request.require_scope(target)?;
         let ca_pem = self.ready_ca(target)?;
         let min_ttl = request.allowed_min_ttl(&grant)?;
         let Minted { token, from_cache } =

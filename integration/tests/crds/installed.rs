@@ -166,6 +166,7 @@ pub(super) async fn kind_and_hub(stage: Arc<Stage>) -> TestResult {
         ("a-cluster", json!({ "address": address })),
         ("an-audience", json!({ "kind": "Audience" })),
         ("a-hub", json!({ "address": address, "hub": true })),
+        ("a-role", json!({ "sameAs": "a-cluster", "role": "view" })),
     ];
     let refused = [
         (
@@ -186,6 +187,18 @@ pub(super) async fn kind_and_hub(stage: Arc<Stage>) -> TestResult {
         ),
         ("a-hub", json!({ "hub": false }), "hub"),
         ("a-hub", json!({ "hub": null }), "hub"),
+        ("a-role", json!({ "sameAs": "a-hub" }), "sameAs"),
+        ("a-role", json!({ "role": "edit" }), "sameAs"),
+        (
+            "a-role",
+            json!({ "sameAs": null, "role": null, "address": address }),
+            "sameAs",
+        ),
+        (
+            "a-cluster",
+            json!({ "sameAs": "a-hub", "role": "view", "address": null }),
+            "sameAs",
+        ),
     ];
     let same = [
         json!({ "kind": "Cluster", "hub": false }),
@@ -204,7 +217,7 @@ pub(super) async fn kind_and_hub(stage: Arc<Stage>) -> TestResult {
             });
             let created = admin.create(CLUSTERS, &object).await?;
             // A server of the version before refuses fields that it does not know.
-            for field in ["kind", "hub", "probe"] {
+            for field in ["kind", "hub", "probe", "sameAs", "role"] {
                 assert_eq!(created["spec"].get(field), own.get(field), "{created}");
             }
         }

@@ -27,6 +27,8 @@ pub(super) struct CrossChecks<'a> {
     audience_owners: BTreeMap<&'a str, &'a str>,
     /// The names of the targets by their DNS names.
     dns_owners: BTreeMap<&'a str, &'a str>,
+    /// The names of the roles by their `sameAs` and `role`.
+    role_owners: BTreeMap<(&'a str, &'a str), &'a str>,
 }
 
 impl<'a> CrossChecks<'a> {
@@ -38,6 +40,7 @@ impl<'a> CrossChecks<'a> {
             names: BTreeSet::new(),
             audience_owners: BTreeMap::new(),
             dns_owners: BTreeMap::new(),
+            role_owners: BTreeMap::new(),
         }
     }
 
@@ -74,6 +77,7 @@ impl<'a> CrossChecks<'a> {
         self.check_object(document, mistakes);
         self.check_audience(document, mistakes);
         self.check_dns_name(document, mistakes);
+        self.check_role(document, mistakes);
         let Some(server) = self.server else { return };
         if document.text("/spec/issuer") == "Keyferry" {
             check_managed_issuer(document, server, mistakes);
@@ -160,6 +164,22 @@ impl<'a> CrossChecks<'a> {
         }
     }
 
+    /// Refuses a second role of one name at one target: the target would give both the same user.
+    fn check_role(&mut self, document: &'a Document, mistakes: &mut Vec<Mistake>) {
+        let key @ (base, role) = (document.text("/spec/sameAs"), document.text("/spec/role"));
+        let name = document.text("/metadata/name");
+        if base.is_empty() || role.is_empty() {
+            return;
+        }
+        if let Some(owner) = first_owner(&mut self.role_owners, key, name) {
+            mistakes.push(document.mistake(
+                "spec.role",
+                format!("is also the role of TargetCluster/{owner} at {base}"),
+                "give each role of a target a name of its own",
+            ));
+        }
+    }
+
     /// Returns the mistake of a file without a ServerConfiguration. Call it after all documents.
     pub(super) fn missing_server(&self) -> Option<Mistake> {
         (!self.has_server_document).then(|| {
@@ -172,12 +192,12 @@ impl<'a> CrossChecks<'a> {
 }
 
 /// Returns the target that has the value already; else makes `name` its owner.
-fn first_owner<'a>(
-    owners: &mut BTreeMap<&'a str, &'a str>,
-    value: &'a str,
+fn first_owner<'a, K: Ord>(
+    owners: &mut BTreeMap<K, &'a str>,
+    value: K,
     name: &'a str,
 ) -> Option<&'a str> {
-    let owner = owners.get(value).copied();
+    let owner = owners.get(&value).copied();
     if owner.is_none() {
         owners.insert(value, name);
     }

@@ -3,6 +3,7 @@
 //! A mistake in one object removes only that object from the policy.
 
 mod access_limit;
+mod roles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,6 +56,9 @@ pub struct StoredTarget {
     /// Its audience as written. It counts against other targets even while the rest of the spec is
     /// invalid.
     audience: String,
+    /// `sameAs` and `role` as written, for the same reason.
+    written_role: Option<(String, String)>,
+    /// The checked spec. A role has not taken over yet what its base has.
     read: Result<TargetCluster, Vec<Mistake>>,
 }
 
@@ -188,6 +192,7 @@ impl StoredTarget {
             &mut mistakes,
         );
         let audience = document.text("/spec/audience").to_owned();
+        let written_role = roles::written_role(&document);
         let read = without_mistakes(target, mistakes);
         let read = read.and_then(|target| record.kept(target));
         Some((
@@ -195,6 +200,7 @@ impl StoredTarget {
             Self {
                 record,
                 audience,
+                written_role,
                 read,
             },
         ))
@@ -217,13 +223,13 @@ impl StoredTarget {
         })
     }
 
-    /// The checked spec; `None` if it has mistakes.
+    /// The checked spec; `None` if it has mistakes. A role is without what its base has.
     pub fn meant(&self) -> Option<&TargetCluster> {
         self.read.as_ref().ok()
     }
 
     /// Reads a target without the server's settings, for example for a command that compares its
-    /// address.
+    /// address. A role is without what its base has: see [`TargetCluster::at_base`].
     pub fn read_alone(object: &Value) -> Option<TargetCluster> {
         let document = Record::of(object)?.document(object);
         let mut mistakes = Vec::new();
@@ -348,26 +354,40 @@ impl StoredObjects {
     pub fn assemble(&mut self, own_namespace: &Namespace) -> Assembled {
         let mut assembled = Assembled::default();
         assembled.policy.own_namespace = Some(own_namespace.clone());
-        let owners = self.owners();
+        self.assemble_targets(&mut assembled);
+        self.assemble_roles(&mut assembled);
+        self.assemble_accesses(&mut assembled);
+        assembled
+    }
+
+    fn assemble_targets(&mut self, assembled: &mut Assembled) {
+        let owners = self.owners(|target| Some(target.audience.as_str()));
+        let role_owners = self.owners(|target| target.written_role.as_ref());
+        let mut newly_lost = Vec::new();
         for (name, target) in self
             .targets
             .iter()
             .filter(|(_, target)| target.record.deleting.is_none())
         {
             let generation = (target.record.uid.clone(), target.record.generation);
-            let owner = owners.get(&target.audience).filter(|owner| *owner != name);
-            let fault = match (&target.read, owner) {
-                (Err(mistakes), _) => invalid(mistakes, &target.record),
+            let is_owner = owners.get(target.audience.as_str()) == Some(&name);
+            let has_role = target
+                .written_role
+                .as_ref()
+                .is_none_or(|role| role_owners.get(role) == Some(&name));
+            let fault = match &target.read {
+                Err(mistakes) => invalid(mistakes, &target.record),
                 // Does not name the other target: readers of this one may not be allowed to learn
                 // of it.
-                (Ok(_), Some(_)) => {
-                    self.lost.insert(generation);
+                Ok(_) if !is_owner => {
+                    newly_lost.push(generation);
                     lost("an older TargetCluster has this audience", &target.record)
                 }
-                (Ok(_), None) if target.has_lost() || self.lost.contains(&generation) => {
+                Ok(_) if target.has_lost() || self.lost.contains(&generation) => {
                     lost("another TargetCluster had this audience", &target.record)
                 }
-                (Ok(target), None) => {
+                Ok(_) if !has_role => roles::conflict(&target.record),
+                Ok(target) => {
                     assembled
                         .policy
                         .targets
@@ -377,12 +397,16 @@ impl StoredObjects {
             };
             assembled.targets.insert(name.clone(), fault);
         }
+        self.lost.extend(newly_lost);
         let targets = &self.targets;
         self.lost.retain(|(uid, generation)| {
             targets
                 .values()
                 .any(|target| target.record.uid == *uid && target.record.generation == *generation)
         });
+    }
+
+    fn assemble_accesses(&self, assembled: &mut Assembled) {
         let surplus = access_limit::surplus(&self.accesses);
         for (name, stored) in self
             .accesses
@@ -404,13 +428,23 @@ impl StoredObjects {
             };
             assembled.accesses.insert(name.clone(), fault);
         }
-        assembled
     }
 
     /// A target that is being deleted and drains; `None` if it must be removed at once, or cannot
     /// be read.
     pub fn draining(&self, name: &ObjectName) -> Option<DrainingTarget> {
-        self.targets.get(name)?.draining()
+        let mut draining = self.targets.get(name)?.draining()?;
+        draining.target = self.target_spec(name)?;
+        Some(draining)
+    }
+
+    /// The checked spec of a target, also of one that is not in the policy; a role with what its
+    /// base has. `None` if it has mistakes.
+    pub fn target_spec(&self, name: &ObjectName) -> Option<TargetCluster> {
+        let target = self.targets.get(name)?.meant()?;
+        let role = target.role.as_ref();
+        let base = role.and_then(|role| self.targets.get(&role.same_as)?.meant());
+        Some(base.map_or_else(|| target.clone(), |base| target.at_base(base)))
     }
 
     /// The audiences of all targets, as written. A target that is being deleted counts only while
@@ -427,24 +461,26 @@ impl StoredObjects {
             .collect()
     }
 
-    /// The owner of each audience: the oldest target that is not being deleted.
-    fn owners(&self) -> BTreeMap<String, ObjectName> {
-        let mut owners: BTreeMap<String, (&ObjectName, &StoredTarget)> = BTreeMap::new();
+    /// The owner of each audience or role: the oldest target that is not being deleted.
+    fn owners<'a, K: Ord + ?Sized>(
+        &'a self,
+        key: impl Fn(&'a StoredTarget) -> Option<&'a K>,
+    ) -> BTreeMap<&'a K, &'a ObjectName> {
+        let mut owners: BTreeMap<&K, (&ObjectName, &StoredTarget)> = BTreeMap::new();
         for (name, target) in self
             .targets
             .iter()
             .filter(|(_, target)| target.record.deleting.is_none())
         {
-            let owner = owners
-                .entry(target.audience.clone())
-                .or_insert((name, target));
+            let Some(key) = key(target) else { continue };
+            let owner = owners.entry(key).or_insert((name, target));
             if target.seniority() < owner.1.seniority() {
                 *owner = (name, target);
             }
         }
         owners
             .into_iter()
-            .map(|(audience, (name, _))| (audience, name.clone()))
+            .map(|(key, (name, _))| (key, name))
             .collect()
     }
 }

@@ -45,8 +45,10 @@ pub struct TargetCluster {
     pub name: ObjectName,
     /// How the fleet names it, if its inputs are served.
     pub identity: Option<ClusterIdentity>,
-    /// Changes with its spec.
+    /// Changes with its spec, and that of a role also with its base's.
     pub generation: Generation,
+    /// Changes with its own spec alone.
+    pub spec_generation: Generation,
     /// What it is.
     pub kind: TargetKind,
     /// What it is at the cluster of another target, if it is a role there. A policy holds a role
@@ -149,11 +151,7 @@ pub(super) fn read_target(
         spec.ca_bundle,
         &mut check,
     );
-    let audience = check.take(
-        "spec.audience",
-        Audience::new(spec.audience),
-        "give the target one audience that no other target has",
-    );
+    let audience = read_audience(&spec.audience, &mut check);
     let issuer = check.choose(
         "spec.issuer",
         &spec.issuer,
@@ -177,6 +175,7 @@ pub(super) fn read_target(
         name: name?,
         identity,
         generation: document.generation(),
+        spec_generation: document.generation(),
         kind,
         role,
         address: connection.address?,
@@ -203,6 +202,14 @@ fn check_cluster_scoped(metadata: &Metadata, check: &mut Check<'_>) {
             "remove metadata.namespace",
         );
     }
+}
+
+fn read_audience(text: &str, check: &mut Check<'_>) -> Option<Audience> {
+    check.take(
+        "spec.audience",
+        Audience::new(text),
+        "give the target one audience that no other target has",
+    )
 }
 
 fn read_target_issuer(text: Option<String>, check: &mut Check<'_>) -> Option<Issuer> {

@@ -241,7 +241,12 @@ fn of_allow(expression: &str, message: &str) -> ValidationRule {
     }
 }
 
-fn rules() -> [ValidationRule; 13] {
+fn rules() -> Vec<ValidationRule> {
+    let rules = cluster_rules().into_iter();
+    rules.chain(role_rules()).collect()
+}
+
+fn cluster_rules() -> [ValidationRule; 10] {
     [
         // The message names the field that is missing.
         ValidationRule {
@@ -252,27 +257,6 @@ fn rules() -> [ValidationRule; 13] {
                 "a cluster has an address; a relying party that is not a cluster has kind: Audience",
             )
         },
-        validation_rule(
-            "has(self.sameAs) == has(self.role)",
-            "sameAs and role are set together",
-        ),
-        validation_rule(
-            "!has(self.sameAs) || !(has(self.address) || has(self.tlsServerName) \
-             || has(self.proxyURL) || has(self.certSecretRef) || has(self.clusterTrustBundleRef) \
-             || has(self.caBundle) || has(self.targetIssuer) || has(self.identity) \
-             || has(self.probe) || has(self.clientCertificates) \
-             || has(self.issuer) && self.issuer != 'Hub' \
-             || has(self.kind) && self.kind != 'Cluster' || has(self.hub) && self.hub)",
-            "a target with sameAs has no address, tlsServerName, proxyURL, certSecretRef, \
-             clusterTrustBundleRef, caBundle, issuer, targetIssuer, identity, probe, kind, hub or \
-             clientCertificates of its own",
-        ),
-        validation_rule(
-            "(has(self.sameAs) ? self.sameAs + ' ' + (has(self.role) ? self.role : '') : '') \
-             == (has(oldSelf.sameAs) \
-             ? oldSelf.sameAs + ' ' + (has(oldSelf.role) ? oldSelf.role : '') : '')",
-            "sameAs and role are immutable; delete the TargetCluster and create it again",
-        ),
         validation_rule(
             "!(has(self.kind) && self.kind == 'Audience') \
              || !(has(self.address) || has(self.tlsServerName) || has(self.proxyURL) \
@@ -327,6 +311,32 @@ fn rules() -> [ValidationRule; 13] {
                 "tokenLifetime.default is longer than tokenLifetime.max",
             )
         },
+    ]
+}
+
+fn role_rules() -> [ValidationRule; 3] {
+    [
+        validation_rule(
+            "has(self.sameAs) == has(self.role)",
+            "sameAs and role are set together",
+        ),
+        validation_rule(
+            "!has(self.sameAs) || !(has(self.address) || has(self.tlsServerName) \
+             || has(self.proxyURL) || has(self.certSecretRef) || has(self.clusterTrustBundleRef) \
+             || has(self.caBundle) || has(self.targetIssuer) || has(self.identity) \
+             || has(self.probe) || has(self.clientCertificates) \
+             || has(self.issuer) && self.issuer != 'Hub' \
+             || has(self.kind) && self.kind != 'Cluster' || has(self.hub) && self.hub)",
+            "a target with sameAs has no address, tlsServerName, proxyURL, certSecretRef, \
+             clusterTrustBundleRef, caBundle, issuer, targetIssuer, identity, probe, kind, hub or \
+             clientCertificates of its own",
+        ),
+        validation_rule(
+            "(has(self.sameAs) ? self.sameAs + ' ' + (has(self.role) ? self.role : '') : '') \
+             == (has(oldSelf.sameAs) \
+             ? oldSelf.sameAs + ' ' + (has(oldSelf.role) ? oldSelf.role : '') : '')",
+            "sameAs is immutable, and so is role; delete the TargetCluster and create it again",
+        ),
     ]
 }
 

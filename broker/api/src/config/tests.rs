@@ -9,6 +9,7 @@ mod generation;
 mod inputs;
 mod mistakes;
 mod policy;
+mod roles;
 mod server;
 mod yaml;
 

@@ -156,6 +156,7 @@ fn request(token: &SecretString) -> Outcome<Request<'_>> {
         credential: Credential::Token(PresentedToken::new(token.expose_secret())),
         access: AccessName::parse("tenant-a/prod")?,
         min_ttl: None,
+        scope: None,
         needs_cluster: false,
         deliveries: &[DeliveryType::HTTP],
         request_id: RequestId::default(),

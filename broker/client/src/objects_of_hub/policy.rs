@@ -41,8 +41,7 @@ pub(crate) async fn with_access(
             .map(|access| access.target.clone());
         objects.accesses.insert(name, stored);
         if let Some(target) = target {
-            let targets = target_and_base(client, &configuration.server, &target).await?;
-            objects.targets.extend(targets);
+            add_target(&mut objects, client, &configuration.server, &target).await?;
         }
     }
     configuration.policy = objects
@@ -63,8 +62,7 @@ pub(crate) async fn with_target(
     target: &ObjectName,
 ) -> Result<Configuration, ClientError> {
     let mut objects = StoredObjects::default();
-    let stored = target_and_base(client, &configuration.server, target).await?;
-    objects.targets.extend(stored);
+    add_target(&mut objects, client, &configuration.server, target).await?;
     Ok(with_policy(configuration, client, objects).await)
 }
 
@@ -79,8 +77,7 @@ pub(crate) async fn with_cluster(
 ) -> Result<Configuration, ClientError> {
     let mut objects = StoredObjects::default();
     let server = &configuration.server;
-    let stored = target_and_base(client, server, target).await?;
-    objects.targets.extend(stored);
+    add_target(&mut objects, client, server, target).await?;
     for object in target_values(client).await? {
         let same_as = TargetView::of(&object).spec.same_as;
         if same_as.as_deref() == Some(target.as_str()) {
@@ -127,21 +124,23 @@ async fn with_policy(
     configuration
 }
 
-/// Reads one TargetCluster and, if it is a role, the one at whose cluster it is.
-async fn target_and_base(
+/// Adds one TargetCluster, and its base if it is a role.
+async fn add_target(
+    objects: &mut StoredObjects,
     client: &HubClient,
     server: &ServerConfiguration,
     target: &ObjectName,
-) -> Result<Vec<(ObjectName, StoredTarget)>, ClientError> {
-    let Some(stored) = stored_target(client, server, target).await? else {
-        return Ok(Vec::new());
-    };
-    let role = stored.1.meant().and_then(|target| target.role.as_ref());
-    let base = match role.map(|role| role.same_as.clone()) {
-        Some(base) => stored_target(client, server, &base).await?,
-        None => None,
-    };
-    Ok([stored].into_iter().chain(base).collect())
+) -> Result<(), ClientError> {
+    let stored = stored_target(client, server, target).await?;
+    let role = stored
+        .as_ref()
+        .and_then(|(_, stored)| stored.meant()?.role.clone());
+    if let Some(role) = role {
+        let base = stored_target(client, server, &role.same_as).await?;
+        objects.targets.extend(base);
+    }
+    objects.targets.extend(stored);
+    Ok(())
 }
 
 async fn stored_target(
@@ -181,14 +180,17 @@ fn stated_status(target: &StoredTarget) -> TargetClusterStatus {
 pub(crate) fn published_issuer<'a>(
     targets: impl Iterator<Item = &'a StoredTarget>,
 ) -> Option<Issuer> {
-    // Who signs for a role is what its base says, and not its own spec.
-    let of_hub = |target: &&StoredTarget| {
-        target
-            .meant()
-            .is_some_and(|target| target.issuer == TokenIssuer::Hub && target.role.is_none())
+    let stated = |stored: &StoredTarget| {
+        let target = stored.meant()?;
+        let issuer = stated_status(stored).issuer?;
+        let is_hubs = match target.role {
+            // Its base, which may not be among these, says who signs.
+            Some(_) => !issuer.ends_with(&format!("/issuers/{}", target.name)),
+            None => target.issuer == TokenIssuer::Hub,
+        };
+        is_hubs.then_some(issuer)
     };
-    let stated = |target| stated_status(target).issuer;
-    let issuers: BTreeSet<String> = targets.filter(of_hub).filter_map(stated).collect();
+    let issuers: BTreeSet<String> = targets.filter_map(stated).collect();
     let mut issuers = issuers.into_iter();
     match (issuers.next(), issuers.next()) {
         (Some(issuer), None) => Issuer::new(issuer).ok(),

@@ -21,8 +21,8 @@ pub(super) struct LastProbe {
     /// Whether a person waits for the answer, so that the status says why there is none.
     pub(super) is_requested: bool,
     pub(super) next: Option<Duration>,
-    /// What is wrong with the username by which the target knows the token.
-    pub(super) unexpected: Option<String>,
+    /// What is wrong with the user that the target takes the token for.
+    pub(super) unexpected: Option<Finding>,
 }
 
 impl LastProbe {
@@ -64,7 +64,7 @@ impl LastProbe {
         };
         Some(match answer {
             ProbeAnswer::Accepted(_) => match &self.unexpected {
-                Some(what) => Finding::failed(Reason::IdentityUnexpected, what.clone()),
+                Some(finding) => finding.clone(),
                 None => Finding::ok("the target accepted a token of this access"),
             },
             ProbeAnswer::Refused => Finding::failed(
@@ -105,13 +105,20 @@ impl LastProbe {
         self.next
     }
 
+    /// Whether the target is known to give the token of a role other rights than the role's. It
+    /// blocks every delivery.
+    pub(super) fn misses_role(&self) -> bool {
+        let unexpected = self.unexpected.as_ref();
+        unexpected.is_some_and(|finding| finding.reason == Reason::RoleNotMapped)
+    }
+
     /// Returns what blocks the delivery of an access with `probe: Require`.
     pub(super) fn blocking_reason(&self) -> Option<(Reason, String)> {
         match &self.answer {
             Some(ProbeAnswer::Accepted(_)) => self
                 .unexpected
                 .clone()
-                .map(|what| (Reason::IdentityUnexpected, what)),
+                .map(|finding| (finding.reason, finding.message)),
             Some(ProbeAnswer::Refused) => Some((
                 Reason::ProbeRefused,
                 "the target answered 401 to a token of this access".to_owned(),

@@ -368,7 +368,7 @@ impl Deliveries {
                 .require_active()
                 .map_err(|gap| DeliveryError::new(Reason::AuthorUnchecked, gap.to_string()))?;
         }
-        if run.access.probe == Probe::Require
+        if (run.access.probe == Probe::Require || probe.misses_role())
             && target.client_certificates.is_none()
             && let Some((reason, message)) = probe.blocking_reason()
         {

@@ -5,8 +5,11 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use keyferry_api::condition::Finding;
 use keyferry_api::config::{Delivery, Probe, Record, TargetCluster};
+use keyferry_api::name::RoleName;
 use keyferry_api::reason::Reason;
+use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::audit::TokenNote;
 use keyferry_core::authorise::{self, Pair, Requester};
 use keyferry_hub::targets::Readiness;
@@ -47,9 +50,14 @@ impl Deliveries {
         decisions: &[DeliveryDecision],
     ) -> LastProbe {
         let seen = self.probe_if_due(run, decisions).await;
+        let role = run
+            .policy
+            .targets
+            .get(&run.access.target)
+            .and_then(|target| Some(target.role.as_ref()?.role.clone()));
         let unexpected = match &seen.answer {
             Some(ProbeAnswer::Accepted(identity)) => {
-                unexpected_username(&identity.username, self.context.store.hub_name())
+                unexpected_user(identity, role.as_ref(), self.context.store.hub_name())
             }
             _ => None,
         };
@@ -311,40 +319,83 @@ fn last_probe_time(run: &Reconciliation<'_>) -> Option<Timestamp> {
     time.as_str()?.parse().ok()
 }
 
-/// Returns what is wrong with a username at a target. Without the hub's prefix, the hub's users
-/// become the target's own, with their rights. Some targets do not report the name.
-fn unexpected_username(username: &str, hub_name: &str) -> Option<String> {
-    let begins = username
-        .strip_prefix(hub_name)
-        .is_some_and(|rest| rest.starts_with(':'));
-    (!username.is_empty() && !begins).then(|| {
-        let shown: String = username
-            .chars()
-            .filter(|character| !character.is_control())
-            .take(120)
-            .collect();
-        format!(
-            "the target authenticates the token as {shown:?}; the user name must begin \
-            with \"{hub_name}:\": set claimMappings.username.prefix there"
-        )
-    })
+/// Returns what is wrong with the user that a target takes a token for. Without the hub's prefix, the
+/// hub's users become the target's own, with their rights. Without the prefix of its role, the token
+/// has the rights of the account. Some targets do not report the name.
+fn unexpected_user(
+    identity: &TargetIdentity,
+    role: Option<&RoleName>,
+    hub_name: &str,
+) -> Option<Finding> {
+    let username = identity.username.as_str();
+    let of_hub = |name: &str| {
+        let rest = name.strip_prefix(hub_name)?.strip_prefix(':')?;
+        Some(rest.to_owned())
+    };
+    let rest = of_hub(username);
+    if !username.is_empty() && rest.is_none() {
+        let message = format!(
+            "the target authenticates the token as {:?}; the user name must begin \
+            with \"{hub_name}:\": set claimMappings.username.prefix there",
+            shown_name(username)
+        );
+        return Some(Finding::failed(Reason::IdentityUnexpected, message));
+    }
+    let role = role?;
+    let Some(rest) = rest else {
+        let message = "the target accepts the token and does not say as which user, so whether it \
+                       limits the role is not known";
+        return Some(Finding::unknown(Reason::RoleNotMapped, message));
+    };
+    let begins = |rest: &str, prefix: &str| {
+        let rest = rest.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    };
+    let is_mapped = rest != role.as_str() && begins(&rest, role.as_str());
+    let own_group = format!("role:{role}");
+    let of_account = |group: &&String| of_hub(group).is_some_and(|rest| !begins(&rest, &own_group));
+    let wrong = match identity.groups.iter().find(of_account) {
+        _ if !is_mapped => format!("as the user {:?}", shown_name(username)),
+        Some(group) => format!("in the group {:?}", shown_name(group)),
+        None => return None,
+    };
+    let message = format!(
+        "the target authenticates the token {wrong}, which the role {role} does not have, so the \
+         token has rights of its ServiceAccount there; give the target the file of keyferry trust, \
+         which maps users of \"{hub_name}:{role}:\" and the group \"{hub_name}:role:{role}\" by audience"
+    );
+    Some(Finding::failed(Reason::RoleNotMapped, message))
+}
+
+fn shown_name(name: &str) -> String {
+    name.chars()
+        .filter(|character| !character.is_control())
+        .take(120)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::unexpected_username;
+    use keyferry_api::condition::Truth;
+    use keyferry_api::name::RoleName;
+    use keyferry_api::reason::Reason;
+    use keyferry_core::access_status::TargetIdentity;
+
+    use super::unexpected_user;
+
+    fn identity(username: &str, groups: &[&str]) -> TargetIdentity {
+        TargetIdentity {
+            username: username.to_owned(),
+            uid: String::new(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        }
+    }
 
     #[test]
     fn a_user_name_begins_with_the_hubs_name_and_a_colon() {
-        assert_eq!(
-            unexpected_username("hub:system:serviceaccount:a:b", "hub"),
-            None
-        );
-        assert_eq!(
-            unexpected_username("", "hub"),
-            None,
-            "the target did not tell it"
-        );
+        let unexpected = |name: &str| unexpected_user(&identity(name, &[]), None, "hub");
+        assert!(unexpected("hub:system:serviceaccount:a:b").is_none());
+        assert!(unexpected("").is_none(), "the target did not tell it");
         for name in [
             "system:serviceaccount:a:b",
             "other:system:serviceaccount:a:b",
@@ -352,10 +403,49 @@ mod tests {
             "hub",
         ] {
             assert!(
-                unexpected_username(name, "hub")
-                    .is_some_and(|what| what.contains(name) && what.contains("\"hub:\"")),
+                unexpected(name).is_some_and(|what| what.reason == Reason::IdentityUnexpected
+                    && what.message.contains(name)
+                    && what.message.contains("\"hub:\"")),
                 "{name}"
             );
+        }
+    }
+
+    #[test]
+    fn a_role_is_mapped_by_its_own_user_and_groups() {
+        const USER: &str = "hub:view:system:serviceaccount:a:b";
+        let (refused, unknown) = (Truth::False, Truth::Unknown);
+        let not_mapped = |truth| Some((truth, Reason::RoleNotMapped));
+        for (username, groups, expected) in [
+            (USER, &["hub:role:view", "hub:role:view:a"][..], None),
+            (USER, &["system:authenticated"], None),
+            ("hub:system:serviceaccount:a:b", &[], not_mapped(refused)),
+            (
+                "hub:edit:system:serviceaccount:a:b",
+                &[],
+                not_mapped(refused),
+            ),
+            (
+                "hub:viewer:system:serviceaccount:a:b",
+                &[],
+                not_mapped(refused),
+            ),
+            ("hub:view", &[], not_mapped(refused)),
+            (USER, &["hub:system:serviceaccounts"], not_mapped(refused)),
+            (USER, &["hub:role:view", "hub:admins"], not_mapped(refused)),
+            (USER, &["hub:role:edit"], not_mapped(refused)),
+            (USER, &["hub:role:viewer"], not_mapped(refused)),
+            ("", &["hub:role:view"], not_mapped(unknown)),
+            (
+                "view:system:serviceaccount:a:b",
+                &[],
+                Some((refused, Reason::IdentityUnexpected)),
+            ),
+        ] {
+            let role = RoleName::new("view").ok();
+            let found = unexpected_user(&identity(username, groups), role.as_ref(), "hub");
+            let found = found.map(|finding| (finding.status, finding.reason));
+            assert_eq!(found, expected, "{username} {groups:?}");
         }
     }
 }

@@ -185,7 +185,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Two accesses of one target, each with a Secret.
+/// Two accesses of one target, and one of its role, each with a Secret.
 async fn start_deliveries() -> (SmallWorld, Arc<Fakes>, Deliveries) {
     let small = SmallWorld::start().await;
     let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
@@ -197,16 +197,26 @@ async fn start_deliveries() -> (SmallWorld, Arc<Fakes>, Deliveries) {
         "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler", "deletionPolicy": "Immediate",
         "deliveries": [{ "name": "secret", "type": "KubeConfigSecret" }],
     });
+    let role =
+        json!({ "sameAs": "prod", "role": "view", "audience": "view", "allow": target["allow"] });
+    let mut access_of_role = access.clone();
+    access_of_role["targetClusterRef"]["name"] = json!("prod-view");
     store.list(
         Collection::TargetClusters,
-        &[object("TargetCluster", "prod", &target)],
+        &[("prod", &target), ("prod-view", &role)]
+            .map(|(name, spec)| object("TargetCluster", name, spec)),
     );
     store.list(
         Collection::TargetAccesses,
-        &["one", "two"].map(|name| object("TargetAccess", name, &access)),
+        &[
+            ("one", &access),
+            ("two", &access),
+            ("role", &access_of_role),
+        ]
+        .map(|(name, spec)| object("TargetAccess", name, spec)),
     );
     let policy = store.assemble_policy().policy;
-    assert_eq!((policy.targets.len(), policy.accesses.len()), (1, 2));
+    assert_eq!((policy.targets.len(), policy.accesses.len()), (2, 3));
     let (admission_policy, leadership, targets) = (
         AdmissionPolicyWriter::for_author_policy(),
         LeadershipWriter::default(),
@@ -326,5 +336,41 @@ async fn a_target_that_knows_the_token_by_a_name_of_its_own_is_told_of() {
             (&json!(status), &json!(reason)),
             "{name}: {found}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_role_with_the_rights_of_its_account_gets_nothing_delivered() {
+    for (name, status, reason, written) in [
+        (
+            "hub:view:system:serviceaccount:tenant-a:reconciler",
+            "True",
+            "Ready",
+            1,
+        ),
+        (
+            "hub:system:serviceaccount:tenant-a:reconciler",
+            "False",
+            "RoleNotMapped",
+            0,
+        ),
+    ] {
+        let (_world, seen, deliveries) = start_deliveries().await;
+        *seen.known_as.lock().unwrap() = Some(name);
+        deliveries.reconcile(&named("tenant-a/role")).await;
+        assert_eq!(seen.created.load(Ordering::SeqCst), written, "{name}");
+        let conditions = seen.conditions.lock().unwrap();
+        for kind in ["Ready", "TargetAuthenticates"] {
+            let newest = conditions
+                .iter()
+                .rev()
+                .find(|condition| condition["type"] == kind)
+                .unwrap();
+            assert_eq!(
+                (&newest["status"], &newest["reason"]),
+                (&json!(status), &json!(reason)),
+                "{name}: {newest}"
+            );
+        }
     }
 }

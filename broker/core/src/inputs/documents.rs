@@ -82,8 +82,10 @@ fn username_at_target(hub_name: &str, target: &TargetCluster, account: &ServiceA
         return client_certificate::user_of(account);
     }
     format!(
-        "{hub_name}:system:serviceaccount:{}:{}",
-        account.namespace, account.name
+        "{}system:serviceaccount:{}:{}",
+        target.username_prefix(hub_name),
+        account.namespace,
+        account.name
     )
 }
 

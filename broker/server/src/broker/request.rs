@@ -1,5 +1,6 @@
 //! A request on the token API, and its two outcomes: an issuance or a refusal.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Request<'a> {
     pub credential: Credential<'a>,
     /// The access that the caller asks for.
     pub access: AccessName,
+    /// What the caller expects the token to be for.
+    pub scope: Option<Cow<'a, str>>,
     /// The minimum remaining lifetime of the issued token.
     pub min_ttl: Option<Duration>,
     /// Whether the response contains the address of a cluster, which some targets do not have.
@@ -55,6 +58,22 @@ impl Request<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// Checks that a scope is the role of the target. To ignore another one would issue a token with
+    /// other rights than the caller expects.
+    pub(super) fn require_scope(&self, target: &TargetCluster) -> Result<(), Refusal> {
+        let role = target.role.as_ref().map(|role| role.role.as_str());
+        if self.scope.is_none() || self.scope.as_deref() == role {
+            return Ok(());
+        }
+        // Does not name the role that would be accepted.
+        Err(Refusal::with_detail(
+            Reason::RequestInvalid,
+            "scope is not supported unless it is the role of the target; the TargetAccess alone \
+             decides what the token is for"
+                .to_owned(),
+        ))
     }
 
     /// Returns the least remaining lifetime that the caller wants, if tokens of the grant can have

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use futures::future::{self, BoxFuture};
 use keyferry_api::audience::Audience;
-use keyferry_api::config::{DeliveryType, NewCallerLimits};
-use keyferry_api::name::AccessName;
+use keyferry_api::config::{DeliveryType, NewCallerLimits, TargetRole};
+use keyferry_api::name::{AccessName, ObjectName, RoleName};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::audit::AuditRecord;
@@ -198,6 +198,7 @@ fn request(token: &SecretString) -> Request<'_> {
         credential: Credential::Token(PresentedToken::new(token.expose_secret())),
         access: AccessName::parse("tenant-a/prod").unwrap(),
         min_ttl: None,
+        scope: None,
         needs_cluster: false,
         deliveries: &[DeliveryType::HTTP],
         request_id: 7.into(),
@@ -235,6 +236,47 @@ async fn outcome(broker: &Broker, token: &SecretString) -> Result<(), Reason> {
         .await
         .map(|_| ())
         .map_err(|refusal| refusal.reason)
+}
+
+#[tokio::test]
+async fn a_scope_is_the_role_of_the_target_or_is_refused_to_who_may_use_it() {
+    let (world, records) = (SmallWorld::start().await, Arc::new(Records::default()));
+    let own = token_of(&world, "reconciler");
+    let stranger = token_of(&world, "deployer");
+    for (role, scope, expected) in [
+        (None, None, Ok(())),
+        (None, Some("view"), Err(Reason::RequestInvalid)),
+        (Some("view"), None, Ok(())),
+        (Some("view"), Some("view"), Ok(())),
+        (Some("view"), Some("edit"), Err(Reason::RequestInvalid)),
+        (Some("view"), Some("view edit"), Err(Reason::RequestInvalid)),
+    ] {
+        let mut policy = world.policy.clone();
+        policy
+            .accesses
+            .values_mut()
+            .for_each(|access| access.callers.clear());
+        let target = policy.targets.values_mut().next().unwrap();
+        target.role = role.map(|role| TargetRole {
+            same_as: ObjectName::new("base").unwrap(),
+            role: RoleName::new(role).unwrap(),
+        });
+        let broker = before(
+            &world,
+            Arc::clone(&world.port),
+            &PolicyWriter::new(policy),
+            Arc::<Records>::clone(&records),
+        );
+        for (token, expected) in [(&own, expected), (&stranger, Err(Reason::TargetNotGranted))] {
+            let request = Request {
+                scope: scope.map(Into::into),
+                ..request(token)
+            };
+            let issued = broker.issue_credential(&request).await;
+            let found = issued.map(drop).map_err(|refusal| refusal.reason);
+            assert_eq!(found, expected, "{role:?} {scope:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -140,6 +140,7 @@ async fn exchange_token(
         route: ROUTE_NAME,
         credential,
         access: form.access,
+        scope: form.scope,
         min_ttl: form.min_ttl,
         needs_cluster: false,
         // An exec plugin uses this route too and formats the token itself.

@@ -72,6 +72,7 @@ pub(super) async fn answer_kubeconfig(
         credential,
         access: access.clone(),
         min_ttl: None,
+        scope: None,
         needs_cluster: true,
         deliveries: &[DeliveryType::HTTP],
         request_id: id,

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod roles;
+
 use serde_json::{Value, json};
 
 use super::{MAX_ACCESSES, StoredAccess, StoredObjects, StoredTarget};

@@ -175,7 +175,6 @@ impl Shared {
             guard: self.audience_guard(),
             public_url: self.server.public_url.to_string(),
             discovery_authority: DiscoveryAuthority::new(self.discovery_authority.clone()),
-            username_prefix: format!("{}:", self.server.hub_name),
             namespace: self.server.cluster_resource_namespace.clone(),
             pairing: admission_policies.pairing.reader(),
             labels: admission_policies.labels.reader(),
