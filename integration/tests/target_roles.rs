@@ -398,7 +398,7 @@ async fn ask_cells(target: &ControlPlane, users: &[TargetUser]) -> Result<usize,
             }
         }
     }
-    let asked = stream::iter(&cells).map(|(user, verb, (group, resource), namespace)| async {
+    let asked = stream::iter(&cells).map(|(user, verb, (group, resource), namespace)| async move {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {

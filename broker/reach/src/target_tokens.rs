@@ -197,7 +197,7 @@ impl<'w> TargetTokens<'w> {
         let other_of_cluster = |audience: &str| {
             let mut targets = search.policy.targets.iter();
             let found = targets.find(|(other, it)| {
-                it.audience.as_str() == audience && owner_of_file(other, Some(it)) == name
+                it.audience.as_str() == audience && owner_of_file(other, Some(*it)) == name
             });
             found.map(|(other, _)| other)
         };

@@ -549,6 +549,7 @@ fn allow_facts(read: Option<&ReadTarget>) -> Vec<AllowFacts> {
         .map(facts)
         .collect()
 }
+
 /// Returns which role a target is, and of which one.
 fn role_of(view: &TargetView) -> Option<ForeignText> {
     let (role, base) = view.spec.role.as_ref().zip(view.spec.same_as.as_ref())?;

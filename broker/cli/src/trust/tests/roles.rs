@@ -2,7 +2,7 @@
 //! own.
 
 use insta::assert_snapshot;
-use keyferry_api::config::StoredObjects;
+use keyferry_api::config::{NamespaceRule, StoredObjects};
 use keyferry_go_formats::json::Json;
 
 use super::*;
