@@ -22,7 +22,7 @@ const ACCOUNT: &str = "reconciler";
 const AUDIENCE: &str = "https://targets.keyferry.test";
 
 pub(crate) fn suite() -> BoxedSuite {
-    crate::impersonation::tests(Suite::new(start))
+    crate::target_roles::tests(crate::impersonation::tests(Suite::new(start)))
         .test("versions_answer_as_pinned", versions_answer_as_pinned)
         .test("the_hub_mints_by_token_request", the_hub_mints)
         .test(

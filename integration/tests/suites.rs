@@ -44,6 +44,7 @@ mod rehearsals;
 mod releases;
 mod rotation;
 mod shipped_fleet;
+mod target_roles;
 mod tls;
 mod verifiers;
 mod walk;

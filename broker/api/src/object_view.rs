@@ -77,6 +77,12 @@ pub struct TargetSpecView {
     /// `Cluster`, or `Audience` for a relying party that is no cluster.
     #[serde(deserialize_with = "or_default")]
     pub kind: String,
+    /// The TargetCluster at whose cluster it is a role.
+    #[serde(deserialize_with = "or_default")]
+    pub same_as: Option<String>,
+    /// The role.
+    #[serde(deserialize_with = "or_default")]
+    pub role: Option<String>,
     /// The URL of its apiserver.
     #[serde(deserialize_with = "or_default")]
     pub address: String,

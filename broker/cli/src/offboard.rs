@@ -141,6 +141,13 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<ExitCode, 
     let writing = args.removal.writing();
     let client = connected(&args.removal).await?;
     let existing = existing(&client, &name).await?;
+    let roles = roles_of(&client, &name).await?;
+    if !roles.is_empty() {
+        print(&format!(
+            "roles at the cluster of {name}: {}",
+            roles.join(", ")
+        ))?;
+    }
     let uses = users::of_target(&client, &name, None).await?;
     print_uses(&uses, &name)?;
     let live: Vec<&TargetUse> = uses.readable.iter().filter(|one| !one.deleting).collect();
@@ -149,7 +156,8 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<ExitCode, 
         .filter(|_| !args.removal.ignore_unread_accesses);
     let next = |live: &[&TargetUse]| {
         let orphan_flux = args.removal.orphan_flux;
-        let step = RemovalStep::next(live, unknown.as_deref(), orphan_flux, args.entry_removed);
+        let unknown = unknown.as_deref();
+        let step = RemovalStep::next(&roles, live, unknown, orphan_flux, args.entry_removed);
         step.describe(&existing.view, &name)
     };
     let Some(persistence) = writing.persistence() else {
@@ -157,6 +165,7 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<ExitCode, 
         print(&next(&live))?;
         return Ok(ExitCode::SUCCESS);
     };
+    refuse_roles(&name, &roles)?;
     refuse_unread(&args.removal, &uses, &name)?;
     refuse_flux(&args.removal, &live)?;
     if !live.is_empty() && !args.with_accesses {
@@ -186,6 +195,26 @@ async fn target(args: &TargetArgs, progress: &mut Progress) -> Result<ExitCode, 
     }
     delete_target(&client, &existing, &name, persistence, progress).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the TargetClusters that are roles at the cluster of this one.
+async fn roles_of(client: &HubClient, name: &ObjectName) -> Result<Vec<String>, ClientError> {
+    let targets = whole_target_values(client).await?;
+    let targets = targets.iter().map(TargetView::of);
+    let roles = targets.filter(|target| target.spec.same_as.as_deref() == Some(name.as_str()));
+    Ok(roles.map(|target| target.metadata.name).collect())
+}
+
+/// Refuses to remove a target before its roles, which would be without a cluster.
+fn refuse_roles(name: &ObjectName, roles: &[String]) -> Result<(), CommandError> {
+    if roles.is_empty() {
+        return Ok(());
+    }
+    let count = roles.len();
+    Err(CommandError::with_fix(
+        format!("TargetCluster {name} has {count} role(s); nothing was removed"),
+        format!("offboard them first: {}", roles.join(", ")),
+    ))
 }
 
 /// Deletes the TargetCluster, and names what only it named.

@@ -6,6 +6,7 @@ mod output;
 mod place;
 mod progress;
 mod proof;
+mod role;
 mod target;
 mod target_side;
 mod tenant;

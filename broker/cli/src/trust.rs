@@ -7,6 +7,7 @@ mod desired;
 mod diff;
 mod distribution;
 mod inputs;
+mod known_hub;
 mod merge;
 mod oidc_flags;
 mod output_dir;
@@ -14,39 +15,35 @@ mod rbac;
 mod relying_party;
 mod target_rules;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use keyferry_api::config::{AllowRule, NamespaceRule, ObjectSource};
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
-use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
 use keyferry_client::object_view::ObjectHead;
-use keyferry_client::objects_of_hub::{namespace_labels, target_status};
 use keyferry_kube_authn::config::{self, MAX_BYTES};
 use keyferry_kube_authn::lint::{Severity, lint_file};
 use keyferry_kube_authn::validate::validate_configuration;
 use keyferry_kube_authn::{Code, Minor};
 use serde_json::Value;
 
-use self::binding::namespace;
 pub(crate) use self::binding::{Binding, powers_of, powers_of_shipped_role};
+use self::binding::{RoleBinding, namespace, role_binding};
 #[cfg(feature = "view")]
 pub(crate) use self::desired::DesiredTrust;
 pub(crate) use self::distribution::DistributionError;
 pub(crate) use self::distribution::{Occasion, OutputFile, RBAC_FILE};
 pub(crate) use self::inputs::CertificatesError;
-pub(crate) use self::inputs::KnownHub;
-use self::inputs::UnknownLabels;
+pub(crate) use self::known_hub::KnownHub;
 use self::merge::{MergeError, MergeProblem, Merged};
 pub(crate) use self::oidc_flags::OidcFlagsError;
 pub(crate) use self::output_dir::{OutputDirArgs, OutputDirError, write as write_files};
 use self::rbac::RbacPart;
+use self::target_rules::TargetRules;
 use crate::args::minor::MinorArgs;
-use crate::args::{HubArgs, names, objects_argument};
+use crate::args::{HubArgs, names};
 use crate::command_error::CommandError;
 use crate::{inner_file, local_file, ui};
 
@@ -114,7 +111,8 @@ pub(crate) struct TrustArgs {
         value_name = "FILE",
         requires = "target",
         conflicts_with_all = [
-            "merge", "from_oidc_flags", "bind", "flux_service_account", "format", "output_dir"
+            "merge", "from_oidc_flags", "bind", "bind_role", "flux_service_account", "format",
+            "output_dir"
         ]
     )]
     diff: Option<PathBuf>,
@@ -169,6 +167,12 @@ pub(crate) struct ShapeArgs {
     /// `edit`, for example, may then act as every ServiceAccount.
     #[arg(long, requires = "bind", hide_short_help = true)]
     bind_cluster_wide: bool,
+    /// Bind a ClusterRole to the users of a role, also in one namespace alone (may be repeated)
+    ///
+    /// The role is that of a TargetCluster with sameAs: view=view binds ClusterRole view to the group
+    /// of role view in the whole cluster, and view=view@apps in namespace apps.
+    #[arg(long, value_name = "ROLE=CLUSTERROLE[@NAMESPACE]", value_parser = role_binding)]
+    bind_role: Vec<RoleBinding>,
     /// The ServiceAccount of the target that Flux is to impersonate there.
     ///
     /// --bind then binds to it. The hub needs one of the same name, or Flux does not prune.
@@ -179,7 +183,12 @@ pub(crate) struct ShapeArgs {
 impl ShapeArgs {
     /// Whether RBAC at the target is asked for.
     pub(crate) fn asks_for_rbac(&self) -> bool {
-        self.bind.is_some() || self.flux_service_account.is_some()
+        self.bind.is_some() || !self.bind_role.is_empty() || self.flux_service_account.is_some()
+    }
+
+    /// Returns the ClusterRoles to bind to the users of roles.
+    pub(crate) fn role_bindings(&self) -> impl Iterator<Item = &Binding> {
+        self.bind_role.iter().map(|bound| &bound.binding)
     }
 
     /// Returns the role to bind, and where.
@@ -221,7 +230,7 @@ enum Format {
 
 /// Prints or writes what a target needs, or compares it with a file; returns the exit code.
 pub(crate) async fn run(args: &TrustArgs) -> ExitCode {
-    let configuration = known_hub(args).await;
+    let configuration = known_hub::read(args).await;
     if let Some(path) = &args.diff {
         let compared = configuration.and_then(|known| diff::of_file(args, known.as_ref(), path));
         return match compared {
@@ -271,63 +280,6 @@ struct Printed {
     /// The same in files, for --output-dir.
     files: Vec<OutputFile>,
     notes: Vec<String>,
-}
-
-/// Reads the settings and the TargetCluster, from the configuration or the hub. `None` if the flags
-/// say everything.
-async fn known_hub(args: &TrustArgs) -> Result<Option<KnownHub>, CommandError> {
-    let Some(target) = &args.target else {
-        return Ok(None);
-    };
-    let flags_suffice = args.issuer.is_some()
-        && args.audience.is_some()
-        && args.prefix.is_some()
-        && !args.allow.is_empty();
-    if args.config.is_none() && args.filename.is_none() && flags_suffice {
-        return Ok(None);
-    }
-    let name = ObjectName::new(target.as_str())
-        .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
-    let source = objects_argument::source(args.config.as_ref(), args.filename.as_deref())?;
-    let client = || args.hub.client();
-    let configuration = source
-        .read_configuration(client, Wanted::Target(&name))
-        .await?;
-    if configuration.server.objects == ObjectSource::File {
-        return Ok(Some(KnownHub {
-            configuration,
-            status: None,
-            namespaces: Err(UnknownLabels::OfFile),
-        }));
-    }
-    if let ConfigurationSource::Objects(file) = &source {
-        return Ok(Some(KnownHub {
-            configuration,
-            status: Some(file.target_status(&name)),
-            namespaces: Err(UnknownLabels::OfObjectsFile),
-        }));
-    }
-    ui::note(&format!("hub: {}", args.hub.access().describe_hub().await?));
-    let selects = configuration
-        .policy
-        .targets
-        .get(&name)
-        .is_some_and(|target| {
-            let selected = |rule: &AllowRule| matches!(rule.namespaces, NamespaceRule::Selected(_));
-            target.allow.iter().any(selected)
-        });
-    let client = client().await?;
-    let namespaces = if selects && args.allow.is_empty() {
-        namespace_labels(&client).await.map_err(UnknownLabels::from)
-    } else {
-        Ok(BTreeMap::new())
-    };
-    let status = Some(target_status(&client, &name).await?);
-    Ok(Some(KnownHub {
-        configuration,
-        status,
-        namespaces,
-    }))
 }
 
 /// What a target needs, in parts.
@@ -394,7 +346,7 @@ pub(crate) async fn for_target(request: TargetRequest) -> Result<TargetPart, Com
         hub: request.hub,
         ..TrustArgs::default()
     };
-    let known = known_hub(&args).await?;
+    let known = known_hub::read(&args).await?;
     let prepared = prepare(&args, known.as_ref())?;
     let (format, minor) = (args.shape.format, args.shape.minor.known_minor()?);
     let render = |rbac: &[RbacPart]| -> Result<_, CommandError> {
@@ -457,21 +409,22 @@ fn prepare(args: &TrustArgs, known: Option<&KnownHub>) -> Result<Prepared, Comma
     }
     let (mut rbac, mut name) = (Vec::new(), String::new());
     let binding = args.shape.binding()?;
-    if let Some(binding) = &binding {
+    for binding in binding.iter().chain(args.shape.role_bindings()) {
         notes.extend(binding.warning(&powers_of_shipped_role(&binding.role)));
     }
     if args.target.is_some() {
-        let given = inputs::read(args, known)?;
-        notes.extend(given.notes);
-        own_issuers.extend(given.own_issuer);
-        entries.push(given.rules.entry());
-        name = rbac::name(&given.rules.prefix);
+        let trust_inputs = inputs::read(args, known)?;
+        notes.extend(trust_inputs.notes.iter().cloned());
+        own_issuers.extend(trust_inputs.own_issuer.clone());
+        entries.extend(trust_inputs.entries.iter().map(TargetRules::entry));
+        name = rbac::name(&trust_inputs.prefix);
         rbac = rbac::parts(
-            &given.rules,
+            &trust_inputs,
             binding.as_ref(),
             args.shape.flux_service_account.as_ref(),
             args.shape.minor.given_release().map(|_| minor),
         );
+        rbac.extend(rbac::of_roles(&trust_inputs, &args.shape.bind_role)?);
     }
     if rbac.is_empty() {
         notes.push(

@@ -13,7 +13,9 @@ use keyferry_platform::config_file;
 use super::ClientError;
 use super::object_view::TargetView;
 use super::objects_file::ObjectsFile;
-use super::objects_of_hub::{self, published_issuer, with_access, with_all_objects, with_target};
+use super::objects_of_hub::{
+    self, published_issuer, with_access, with_all_objects, with_cluster, with_target,
+};
 
 /// Where the settings and the objects are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub enum Wanted<'a> {
     Access(&'a AccessName),
     /// One TargetCluster.
     Target(&'a ObjectName),
+    /// One TargetCluster, and every role at its cluster.
+    Cluster(&'a ObjectName),
 }
 
 impl ConfigurationSource {
@@ -87,6 +91,7 @@ impl ConfigurationSource {
             Wanted::All => with_all_objects(settings, &client).await,
             Wanted::Access(access) => with_access(settings, &client, access).await,
             Wanted::Target(target) => with_target(settings, &client, target).await,
+            Wanted::Cluster(target) => with_cluster(settings, &client, target).await,
         }
     }
 }
@@ -124,17 +129,19 @@ async fn settings_of_hub(
             .await?
             .into_iter()
             .collect(),
-        Wanted::Target(target) => objects_of_hub::target_value(client, target)
-            .await?
-            .into_iter()
-            .collect(),
+        Wanted::Target(target) | Wanted::Cluster(target) => {
+            objects_of_hub::target_value(client, target)
+                .await?
+                .into_iter()
+                .collect()
+        }
     };
     targets
         .iter()
         .find_map(|object| settings_in(&TargetView::of(object)))
         .ok_or_else(|| match wanted {
             Wanted::All if targets.is_empty() => ClientError::NoTargetClusters,
-            Wanted::Target(target) if targets.is_empty() => {
+            Wanted::Target(target) | Wanted::Cluster(target) if targets.is_empty() => {
                 ClientError::NoSuchTarget(target.to_string())
             }
             // Absent and without a target look the same to the caller of an access.

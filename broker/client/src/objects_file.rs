@@ -163,7 +163,7 @@ impl ObjectsFile {
         let targets = &self.targets;
         let wanted_target = match wanted {
             Wanted::All => None,
-            Wanted::Target(name) => Some(
+            Wanted::Target(name) | Wanted::Cluster(name) => Some(
                 self.target(name)
                     .ok_or_else(|| ObjectsProblem::NoSuchTarget(name.to_string()))?,
             ),

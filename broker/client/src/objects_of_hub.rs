@@ -17,7 +17,9 @@ use keyferry_hub::watched_object::WatchedNamespace;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-pub(crate) use self::policy::{published_issuer, with_access, with_all_objects, with_target};
+pub(crate) use self::policy::{
+    published_issuer, with_access, with_all_objects, with_cluster, with_target,
+};
 use super::ClientError;
 use super::object_view::{AccessView, ObjectHead, TargetView};
 

@@ -147,6 +147,9 @@ pub struct TargetFacts {
     pub hub: bool,
     /// Whether nothing is minted for it.
     pub suspended: bool,
+    /// Which role it is at the cluster of which TargetCluster, like `view of prod`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<ForeignText>,
     /// The URL of its apiserver.
     pub address: Option<ForeignText>,
     /// Its audience.

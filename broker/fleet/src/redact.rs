@@ -65,6 +65,7 @@ pub fn redact(fleet: Fleet) -> Fleet {
 }
 
 fn redact_target(target: &mut TargetFacts, names: &mut Pseudonyms) {
+    target.role = None;
     target.address = None;
     target.audience = None;
     target.issuer = None;

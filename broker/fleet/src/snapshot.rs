@@ -286,6 +286,10 @@ impl ReadTarget {
         .to_owned();
         written.address = spec.address.clone();
         written.audience = spec.audience.to_string();
+        if let Some(role) = &spec.role {
+            written.same_as = Some(role.same_as.to_string());
+            written.role = Some(role.role.to_string());
+        }
         written.suspend = spec.suspend;
         written.hub = spec.client_certificates.is_some();
         match &spec.certificate {

@@ -1,6 +1,7 @@
 //! Finds what is wrong or dangerous in a configuration: every error of the apiserver, and traps
 //! that it does not report.
 
+mod audiences;
 mod expressions;
 mod finding;
 mod literals;

@@ -83,6 +83,20 @@ pub fn issuers_of(bytes: &[u8]) -> Vec<String> {
         .unwrap_or_default()
 }
 
+/// Lists the audiences of the entry of an issuer, in order; empty if the file cannot be read.
+#[must_use]
+pub fn audiences_of(bytes: &[u8], issuer: &str) -> Vec<String> {
+    let loaded = Minor::ALL
+        .into_iter()
+        .rev()
+        .find_map(|minor| config::load_configuration(bytes, minor).ok());
+    let entries = loaded.into_iter().flat_map(|it| it.configuration.jwt);
+    let mut ours = entries.filter(|entry| entry.issuer.url == issuer);
+    ours.next()
+        .map(|entry| entry.issuer.audiences)
+        .unwrap_or_default()
+}
+
 /// Returns the default URL of an issuer's discovery document (OpenID Connect Discovery 1.0, section
 /// 4).
 pub(crate) fn well_known(issuer: &str) -> String {

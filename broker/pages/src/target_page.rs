@@ -116,6 +116,7 @@ fn identity(view: &View<'_>, target: &TargetFacts) -> Markup {
     };
     html! {
         dl.facts {
+            @if let Some(role) = &target.role { div { dt { "Role" } dd { (role) } } }
             @if !target.relying_party { div { dt { "Address" } dd { (value(&target.address)) } } }
             div { dt { "Audience" } dd { (value(&target.audience)) } }
             @if !in_file || target.issuer != view.fleet.keys.issuer {

@@ -83,6 +83,7 @@ pub fn ready_target(name: &str) -> TargetFacts {
         relying_party: false,
         hub: false,
         suspended: false,
+        role: None,
         address: Some(text(&format!("https://{name}.example.com:6443"))),
         audience: Some(text(&format!("https://{name}.example.com"))),
         issuer: Some(text("https://hub.example.com")),

@@ -37,6 +37,12 @@ pub(crate) struct TargetTokens<'w> {
     outcomes: RefCell<HashMap<(AccountIndex, i64), Outcome>>,
 }
 
+/// The target whose file has the rules of this one: for a role, the one at whose cluster it is.
+fn owner_of_file<'a>(name: &'a ObjectName, cluster: Option<&'a TargetCluster>) -> &'a ObjectName {
+    let role = cluster.and_then(|cluster| cluster.role.as_ref());
+    role.map_or(name, |role| &role.same_as)
+}
+
 /// What the target does with a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -48,14 +54,16 @@ pub(crate) enum Outcome {
 impl<'w> TargetTokens<'w> {
     pub(crate) fn new(search: &HubSearch<'w>, name: &'w ObjectName, now: Timestamp) -> Self {
         let hub = &search.world.hub;
-        let files = search.world.targets.get(name).map(AsRef::as_ref);
+        let cluster = search.policy.targets.get(name);
+        let files = search.world.targets.get(owner_of_file(name, cluster));
+        let files = files.map(AsRef::as_ref);
         let issuer = hub
             .issuer
             .clone()
             .or_else(|| hub.target_status(name)?.issuer);
         let mut target = Self {
             name,
-            cluster: search.policy.targets.get(name),
+            cluster,
             rights: files.map(|it| ClusterRights::new(Some(name), &it.rbac, &it.lists)),
             open_doubts: Vec::new(),
             arrival_doubts: Vec::new(),
@@ -65,7 +73,7 @@ impl<'w> TargetTokens<'w> {
             outcomes: RefCell::default(),
         };
         target.add_doubts_of_cluster(search);
-        target.read_files(files);
+        target.read_files(search, files);
         target
     }
 
@@ -122,8 +130,8 @@ impl<'w> TargetTokens<'w> {
         }
     }
 
-    fn read_files(&mut self, files: Option<&TargetFiles>) {
-        let name = self.name;
+    fn read_files(&mut self, search: &HubSearch<'w>, files: Option<&TargetFiles>) {
+        let name = owner_of_file(self.name, self.cluster);
         let unread = |file: &str| {
             Doubt::fact(
                 format!("{file} of target {name} was not read"),
@@ -164,7 +172,7 @@ impl<'w> TargetTokens<'w> {
                 return;
             }
         };
-        self.add_doubts_of_file(&loaded.configuration, bytes);
+        self.add_doubts_of_file(search, &loaded.configuration, bytes);
         let own_issuers: Vec<String> = self
             .cluster
             .and_then(|cluster| cluster.target_issuer.as_ref())
@@ -178,8 +186,21 @@ impl<'w> TargetTokens<'w> {
     }
 
     /// Adds what the file accepts beside the tokens that are imagined.
-    fn add_doubts_of_file(&mut self, configuration: &AuthenticationConfiguration, bytes: &[u8]) {
-        let name = self.name;
+    fn add_doubts_of_file(
+        &mut self,
+        search: &HubSearch<'w>,
+        configuration: &AuthenticationConfiguration,
+        bytes: &[u8],
+    ) {
+        let name = owner_of_file(self.name, self.cluster);
+        // What a token for another role may do is an answer about that role.
+        let other_of_cluster = |audience: &str| {
+            let mut targets = search.policy.targets.iter();
+            let found = targets.find(|(other, it)| {
+                it.audience.as_str() == audience && owner_of_file(other, Some(*it)) == name
+            });
+            found.map(|(other, _)| other)
+        };
         for entry in &configuration.jwt {
             let is_hub = self
                 .issuer
@@ -188,9 +209,13 @@ impl<'w> TargetTokens<'w> {
             let own = self.cluster.map(|cluster| cluster.audience.as_str());
             for audience in entry.issuer.audiences.iter().filter(|_| is_hub) {
                 if Some(audience.as_str()) != own {
+                    let fix = match other_of_cluster(audience) {
+                        Some(other) => format!("ask about target {other} too"),
+                        None => "keep the TargetCluster's audience alone in the file".to_owned(),
+                    };
                     self.open_doubts.push(Doubt::fact(
                         format!("the file of target {name} accepts the audience {audience} too"),
-                        "keep the TargetCluster's audience alone in the file",
+                        fix,
                     ));
                 }
             }

@@ -17,6 +17,8 @@ mod configured;
 mod lists_and_cuts;
 #[path = "doors/rights.rs"]
 mod rights;
+#[path = "doors/roles.rs"]
+mod roles;
 #[path = "doors/snapshot.rs"]
 mod snapshot;
 #[path = "doors/what_if.rs"]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyferry_api::name::{AccessName, NameError, Namespace, ObjectName};
+use keyferry_api::name::{AccessName, NameError, Namespace, ObjectName, RoleName};
 use keyferry_api::service_account::ServiceAccount;
 
 use crate::command_error::CommandError;
@@ -29,6 +29,16 @@ fn without_kind<'a>(access: &'a str, namespace: Option<&str>) -> &'a str {
         }
         _ => access,
     }
+}
+
+/// Parses the name of an object.
+pub(crate) fn object_name(name: &str) -> Result<ObjectName, NameError> {
+    ObjectName::new(name)
+}
+
+/// Parses the name of a role.
+pub(crate) fn role_name(name: &str) -> Result<RoleName, NameError> {
+    RoleName::new(name)
 }
 
 /// Whether a text names an access without its namespace.

@@ -86,10 +86,18 @@ impl Desires {
         &self,
         name: &ObjectName,
         read: &ReadTarget,
+        snapshot: &Snapshot,
     ) -> Result<DesiredTrust, Comparison> {
         let spec = read.spec.as_ref().filter(|_| !read.is_contradicted);
         let spec = spec.ok_or_else(|| not_desired("its TargetCluster has mistakes"))?;
-        let labels = match (&self.labels, selects_namespaces(spec)) {
+        if let Some(role) = &spec.role {
+            let base = &role.same_as;
+            let why = format!("its rules are in the file of target {base}, and are compared there");
+            return Err(Comparison::not_compared(why));
+        }
+        let roles: Vec<&TargetCluster> = roles_of(name, snapshot).collect();
+        let selects = selects_namespaces(spec) || roles.iter().any(|it| selects_namespaces(it));
+        let labels = match (&self.labels, selects) {
             (Err(unknown), true) => return Err(unknown.clone()),
             (Err(_), false) => BTreeMap::new(),
             (Ok(labels), _) => labels.clone(),
@@ -109,11 +117,13 @@ impl Desires {
                 .filter(|_| spec.issuer == TokenIssuer::Hub);
             server.hub_issuer = issuer.and_then(|issuer| Issuer::new(issuer).ok());
             policy.own_namespace = Some(server.cluster_resource_namespace.clone());
-            policy.targets.insert(name.clone(), spec.clone());
+            let own = [spec].into_iter().chain(roles).cloned();
+            policy.targets.extend(own.map(|it| (it.name.clone(), it)));
         }
         let known = KnownHub {
             configuration,
             status,
+            unread_roles: None,
             namespaces: Ok(labels),
         };
         DesiredTrust::of_target(name, &known).map_err(|error| not_desired(&error.to_string()))
@@ -122,6 +132,20 @@ impl Desires {
 
 fn not_desired(why: &str) -> Comparison {
     Comparison::not_compared(format!("what it should be is not known: {why}"))
+}
+
+/// The roles at the cluster of a target.
+fn roles_of<'a>(
+    name: &'a ObjectName,
+    snapshot: &'a Snapshot,
+) -> impl Iterator<Item = &'a TargetCluster> {
+    let targets = snapshot
+        .targets
+        .values()
+        .filter(|read| !read.is_contradicted);
+    targets
+        .filter_map(|read| read.spec.as_ref())
+        .filter(move |spec| spec.role.as_ref().is_some_and(|it| it.same_as == *name))
 }
 
 fn selects_namespaces(spec: &TargetCluster) -> bool {
@@ -136,7 +160,7 @@ pub(super) fn compare_files(snapshot: &mut Snapshot) {
         || Comparison::not_compared("the target was not asked: give --target-kubeconfigs");
     let rows = snapshot.target_files.iter().filter_map(|(name, files)| {
         let text = files.authentication.as_deref()?;
-        let desired = desires.desired_trust(name, snapshot.targets.get(name)?);
+        let desired = desires.desired_trust(name, snapshot.targets.get(name)?, snapshot);
         let trust = TrustFacts {
             file: rows::file_row(desired.as_ref(), Some(text), stated_minor(snapshot, name)),
             loaded_file: not_asked(),
@@ -186,7 +210,10 @@ pub(super) async fn compare_live(
         desires,
         snapshot,
     };
-    let is_compared = |read: &ReadTarget| !read.view.spec.is_relying_party() && !read.view.spec.hub;
+    let is_compared = |read: &ReadTarget| {
+        let spec = &read.view.spec;
+        !spec.is_relying_party() && !spec.hub && spec.same_as.is_none()
+    };
     let names = snapshot
         .targets
         .iter()
@@ -233,7 +260,8 @@ impl LiveRun<'_> {
     async fn published_keys(&self) -> BTreeMap<(String, Option<String>), Published> {
         let desired = self.kubeconfigs.keys().filter_map(|name| {
             let read = self.snapshot.targets.get(name)?;
-            Some(self.desires.desired_trust(name, read).ok()?.documents())
+            let desired = self.desires.desired_trust(name, read, self.snapshot);
+            Some(desired.ok()?.documents())
         });
         let places: BTreeSet<_> = desired.map(place_of).collect();
         futures::stream::iter(places)
@@ -256,7 +284,7 @@ impl LiveRun<'_> {
         read: &ReadTarget,
         documents: &BTreeMap<(String, Option<String>), Published>,
     ) -> (ObjectName, TrustFacts, Vec<Gap>) {
-        let desired = self.desires.desired_trust(name, read);
+        let desired = self.desires.desired_trust(name, read, self.snapshot);
         let desired = desired.as_ref();
         let mut gaps = Vec::new();
         let (loaded, behaviour) = match self.kubeconfigs.get(name) {
@@ -420,7 +448,13 @@ fn audience_owners(all: &[Snapshot]) -> AudienceOwners {
     let mut owners = AudienceOwners::default();
     for snapshot in all {
         for (name, read) in &snapshot.targets {
-            owners.add_audience(name, &read.view.spec.audience);
+            let spec = &read.view.spec;
+            owners.add_audience(name, &spec.audience);
+            // The cluster of a role accepts its tokens whatever TargetCluster sends them there.
+            let base = spec.same_as.as_deref();
+            if let Some(base) = base.and_then(|base| ObjectName::new(base).ok()) {
+                owners.add_audience(&base, &spec.audience);
+            }
         }
         for (name, files) in &snapshot.target_files {
             let text = files.authentication.as_deref().unwrap_or_default();

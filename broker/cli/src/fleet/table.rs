@@ -139,7 +139,10 @@ fn row(target: &TargetFacts, now: Timestamp) -> Vec<String> {
     let dash = || "-".to_owned();
     let authority = target.certificate_authority.ends;
     vec![
-        target.name.to_string(),
+        match &target.role {
+            Some(role) => format!("{} ({role})", target.name),
+            None => target.name.to_string(),
+        },
         state(target.health).to_owned(),
         answer_text(&target.reachable).to_owned(),
         authority.map_or_else(dash, |at| at.strftime("%Y-%m-%d").to_string()),

@@ -51,6 +51,15 @@ impl FileObjects {
     pub(super) fn target(&self, name: &ObjectName) -> Result<(), CommandError> {
         let target = self.find_target_object(name)?;
         let is_relying_party = TargetView::of(target.value()).spec.is_relying_party();
+        let targets = self.policy().targets.values();
+        let roles = targets.filter(|it| it.role.as_ref().is_some_and(|it| it.same_as == *name));
+        let roles: Vec<&str> = roles.map(|it| it.name.as_str()).collect();
+        if !roles.is_empty() {
+            print(&format!(
+                "roles at the cluster of {name}, to offboard first: {}",
+                roles.join(", ")
+            ))?;
+        }
         let uses = self.find_uses(name, None);
         self.print_uses(&uses, name)?;
         let lines: Vec<String> = uses

@@ -15,6 +15,8 @@ const MAX_SHOWN_CHARS: usize = 512;
 /// What has to be done next before a target is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RemovalStep {
+    /// These TargetClusters are roles at the target's cluster.
+    Roles(Vec<String>),
     /// Flux's objects use what is delivered, or may.
     FluxObjects(Vec<String>),
     /// TargetAccesses lead to the target.
@@ -28,14 +30,19 @@ pub(super) enum RemovalStep {
 }
 
 impl RemovalStep {
-    /// Returns the next step. `unknown`: why further accesses may lead to the target, unless the user
-    /// ignores that. `entry_removed`: the user says that the target has no entry any more.
+    /// Returns the next step. `roles`: the TargetClusters that are roles of this one. `unknown`: why
+    /// further accesses may lead to the target, unless the user ignores that. `entry_removed`: the
+    /// user says that the target has no entry any more.
     pub(super) fn next(
+        roles: &[String],
         live: &[&TargetUse],
         unknown: Option<&str>,
         orphan_flux: bool,
         entry_removed: bool,
     ) -> Self {
+        if !roles.is_empty() {
+            return Self::Roles(roles.to_vec());
+        }
         if let Some(unknown) = unknown {
             return Self::UnreadAccesses(unknown.to_owned());
         }
@@ -69,6 +76,14 @@ impl RemovalStep {
     /// Describes the step as an instruction.
     pub(super) fn describe(&self, target: &TargetView, name: &ObjectName) -> String {
         match self {
+            Self::Roles(roles) => format!(
+                "next: offboard the roles of this cluster, because they end with it: {}",
+                roles
+                    .iter()
+                    .map(|role| format!("keyferry offboard target {role}"))
+                    .collect::<Vec<_>>()
+                    .join("; ")
+            ),
             Self::FluxObjects(objects) => format!(
                 "next: delete the objects of Flux and wait until they are gone, so that Flux prunes \
                  at the target: {}",
@@ -104,12 +119,20 @@ fn entry_step(target: &TargetView, name: &ObjectName) -> String {
         none if none.is_empty() => "of the hub".to_owned(),
         issuer => format!("issuer.url {issuer}"),
     };
-    let what = match target.spec.is_relying_party() {
-        true => format!(
+    let role = target.spec.same_as.as_ref().zip(target.spec.role.as_ref());
+    let what = match (role, target.spec.is_relying_party()) {
+        (Some((base, role)), _) => format!(
+            "remove the rules of allow of TargetCluster {name}; write the file that keyferry trust \
+             {} prints, which is then without the role; and remove the RBAC of the group that ends \
+             in :role:{}",
+            shown(base),
+            shown(role)
+        ),
+        (None, true) => format!(
             "at the relying party, remove the trust in {issuer} for the audience {}",
             shown(&target.spec.audience)
         ),
-        false => format!(
+        (None, false) => format!(
             "at the target, remove the entry with {issuer} from its AuthenticationConfiguration, and \
              the RBAC of the hub's users"
         ),
@@ -205,7 +228,7 @@ mod tests {
         let used = target_use(Ok(vec!["Kustomization apps".to_owned()]));
         let unknown = target_use(Err(UnknownFlux::NotListed("forbidden".to_owned())));
         let free = target_use(Ok(Vec::new()));
-        let next = |live: &[&TargetUse], entry| RemovalStep::next(live, None, false, entry);
+        let next = |live: &[&TargetUse], entry| RemovalStep::next(&[], live, None, false, entry);
         assert!(matches!(
             next(&[&free, &used], true),
             RemovalStep::FluxObjects(_)
@@ -216,12 +239,12 @@ mod tests {
         ));
         assert!(matches!(next(&[&free], true), RemovalStep::Accesses(_)));
         assert!(matches!(
-            RemovalStep::next(&[&used], None, true, true),
+            RemovalStep::next(&[], &[&used], None, true, true),
             RemovalStep::Accesses(_)
         ));
         assert_eq!(next(&[], false), RemovalStep::Entry);
         assert_eq!(next(&[], true), RemovalStep::TargetCluster);
-        let unread = RemovalStep::next(&[], Some("a/x is unread"), false, true);
+        let unread = RemovalStep::next(&[], &[], Some("a/x is unread"), false, true);
         let text = unread.describe(&TargetView::default(), &name("prod"));
         assert!(!text.contains("--entry-removed --remove"), "{text}");
         assert_snapshot!("an-entry-and-an-unread-access", text);

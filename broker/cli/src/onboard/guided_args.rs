@@ -148,6 +148,12 @@ impl GuidedArgs {
         self.shape.binding()
     }
 
+    /// Returns all ClusterRoles to bind at the target, also those for the users of roles.
+    pub(super) fn bindings(&self) -> Result<Vec<Binding>, CommandError> {
+        let of_roles = self.shape.role_bindings().cloned();
+        Ok(self.binding()?.into_iter().chain(of_roles).collect())
+    }
+
     /// Returns the ServiceAccount that Flux is to impersonate at the target.
     pub(super) fn flux_account(&self) -> Option<&ServiceAccount> {
         self.shape.flux_account()
@@ -186,7 +192,8 @@ impl GuidedArgs {
         Ok(existing)
     }
 
-    /// Returns what the target needs. `release` is the target's, if the user states none.
+    /// Returns what the target needs; for a role, what the target at whose cluster it is needs.
+    /// `release` is the target's, if the user states none.
     ///
     /// # Errors
     /// What is missing or cannot be read.
@@ -198,6 +205,7 @@ impl GuidedArgs {
         place: &KeyferryObjects,
         client: &HubClient,
     ) -> Result<TargetPart, CommandError> {
+        let target = &place.owner_of_file(target, client).await?;
         let issuer = match place.lacks_issuer_of(target) {
             true => checked_mint::issuer_of(client).await,
             false => None,

@@ -16,7 +16,7 @@ use keyferry_hub::client::HubClient;
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::proof::TokenSigner;
 use crate::args::names::keyferry_namespace;
@@ -80,6 +80,56 @@ impl KeyferryObjects {
         self.file
             .as_ref()
             .is_some_and(|(_, configuration)| configuration.policy.targets.contains_key(target))
+    }
+
+    /// What a role takes from a TargetCluster of the file, in the form of the hub's object.
+    pub(super) fn target_in_file(&self, target: &ObjectName) -> Option<Value> {
+        let (_, configuration) = self.file.as_ref()?;
+        let target = configuration.policy.targets.get(target)?;
+        let issuer = match target.issuer {
+            TokenIssuer::Hub => "Hub",
+            TokenIssuer::Keyferry => "Keyferry",
+        };
+        let seconds = |life: Duration| format!("{}s", life.as_secs());
+        let mut spec = json!({
+            "address": target.address, "audience": target.audience.as_str(), "issuer": issuer,
+            "tokenLifetime": {
+                "default": seconds(target.lifetime.default), "max": seconds(target.lifetime.max),
+            },
+        });
+        for (field, text) in [
+            ("tlsServerName", &target.tls_server_name),
+            ("proxyURL", &target.proxy_url),
+        ] {
+            if let Some(text) = text {
+                spec[field] = json!(text);
+            }
+        }
+        Some(json!({ "metadata": { "name": target.name.as_str() }, "spec": spec }))
+    }
+
+    /// Returns the target whose file has the rules of this one: for a role, the one at whose cluster
+    /// it is.
+    ///
+    /// # Errors
+    /// The hub cannot be read.
+    pub(super) async fn owner_of_file(
+        &self,
+        target: &ObjectName,
+        client: &HubClient,
+    ) -> Result<ObjectName, ClientError> {
+        let base = match &self.file {
+            Some((_, configuration)) => {
+                let role = configuration.policy.targets.get(target);
+                role.and_then(|it| Some(it.role.as_ref()?.same_as.clone()))
+            }
+            None => {
+                let object = target_value(client, target).await?;
+                let same_as = object.and_then(|it| TargetView::of(&it).spec.same_as);
+                same_as.and_then(|base| ObjectName::new(base).ok())
+            }
+        };
+        Ok(base.unwrap_or_else(|| target.clone()))
     }
 
     /// Whether the target must trust the hub's issuer and the file does not state it.

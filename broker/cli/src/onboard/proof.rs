@@ -184,11 +184,12 @@ impl Proof {
         let config = hub.config().await?;
         plan.own_documents = vec![config.cluster_url.to_string()];
         plan.issuer = stated.issuer.or(plan.issuer);
-        let hub_name = stated.username_prefix.as_deref();
-        plan.hub_name = hub_name
-            .and_then(|prefix| prefix.strip_suffix(':'))
-            .map(str::to_owned)
-            .or(plan.hub_name);
+        let prefix = stated.username_prefix.as_deref();
+        if let Some(name) = prefix.and_then(|prefix| prefix.strip_suffix(':')) {
+            plan.hub_name = Some(name.to_owned());
+            // The status of a role states its name with the hub's.
+            plan.role = None;
+        }
         let start = plan.start.clone();
         let mut modes = vec![Mode::Network];
         modes.extend(

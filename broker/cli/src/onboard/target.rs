@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::guided_args::{GuidedArgs, ProofRequest, Tries};
 use super::place::{Deadline, KeyferryObjects, ready_target};
 use super::progress::Progress;
+use super::role::RoleArgs;
 use super::target_side::TargetSide;
 use super::tenant::add_tenant;
 use super::write::{Writing, write_all};
@@ -49,7 +50,10 @@ pub(super) struct TargetArgs {
     /// Context of --target-kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME", help_heading = TARGET, hide_short_help = true)]
     target_context: Option<String>,
-    /// The target's audience [default: its address, which no other target has]
+    #[command(flatten)]
+    pub(super) role: RoleArgs,
+    /// The target's audience [default: its address, which no other target has; for a role, the
+    /// audience of --same-as with /roles/ROLE]
     #[arg(long, value_name = "TEXT", help_heading = TARGET)]
     audience: Option<String>,
     /// A ServiceAccount of the hub that may use the target (may be repeated)
@@ -85,6 +89,7 @@ pub(super) async fn run(
     let name = ObjectName::new(args.name.as_str())
         .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
     args.guided.check()?;
+    args.role.check(&args.guided)?;
     let target_access = args.target_access();
     progress.begin("reading the hub and the target");
     let hub = args.guided.hub.access().describe_hub().await?;
@@ -223,9 +228,11 @@ async fn file_before(
     place: &KeyferryObjects,
     client: &HubClient,
 ) -> Option<String> {
-    if on_hub.in_place || !on_hub.exists {
+    // The file of a role's base has other rules already.
+    if on_hub.in_place || !(on_hub.exists || args.role.is_given()) {
         return None;
     }
+    let name = args.role.owner_of_file(name);
     let part = args
         .guided
         .target_part(name, facts.minor, Occasion::Change, place, client);
@@ -257,7 +264,8 @@ async fn refuse_collision(
     client: &HubClient,
     facts: &TargetFacts,
 ) -> Result<(), CommandError> {
-    if args.managed_issuer || facts.own_issuer.is_none() {
+    // The base of a role is onboarded already.
+    if args.managed_issuer || args.role.is_given() || facts.own_issuer.is_none() {
         return Ok(());
     }
     let issuer = checked_mint::issuer_of(client).await;
@@ -299,6 +307,7 @@ async fn hub_objects(
         mut object,
         secret,
         existing,
+        has_managed_issuer,
     } = described;
     let mut tenant = args.tenant.as_ref().map(|account| Tenant {
         account: account.clone(),
@@ -317,7 +326,7 @@ async fn hub_objects(
         changed |= prune_allow(args, name, &mut object, tenant.as_ref(), client).await?;
     }
     let mut wanted: Vec<PlannedObject> = secret.into_iter().map(PlannedObject::from).collect();
-    if args.managed_issuer {
+    if has_managed_issuer {
         let rights = objects::issuer_rights(name, &place.keyferry)
             .map_err(|error| CommandError::new(format!("the name of the TargetCluster {error}")))?;
         wanted.extend(rights.map(PlannedObject::from));
@@ -353,6 +362,8 @@ struct DescribedTarget {
     secret: Option<Value>,
     /// The object of the hub.
     existing: Option<Value>,
+    /// Whether its tokens are signed by an issuer of its own.
+    has_managed_issuer: bool,
 }
 
 /// Describes the TargetCluster: the existing one, or a new one from the target's kubeconfig.
@@ -363,21 +374,25 @@ async fn described_target(
     place: &KeyferryObjects,
     client: &HubClient,
 ) -> Result<DescribedTarget, CommandError> {
-    let mut imported = imported(args, name)?;
-    objects::state_issuers(
-        &mut imported,
-        args.managed_issuer,
-        facts.own_issuer.as_deref(),
-    );
-    let secret = objects::authority_into_secret(&mut imported, &place.keyferry);
+    let mut wanted = imported(args, name)?;
+    let mut has_managed_issuer = args.managed_issuer;
+    let mut secret = None;
+    if let Some(role) = args.role.read(&wanted, place, client).await? {
+        has_managed_issuer = role.has_managed_issuer();
+        wanted = role.target(name, args.audience.as_deref())?;
+    } else {
+        let own_issuer = facts.own_issuer.as_deref();
+        objects::state_issuers(&mut wanted, args.managed_issuer, own_issuer);
+        secret = objects::authority_into_secret(&mut wanted, &place.keyferry);
+    }
     let existing = match place.file() {
         Some(_) => None,
         None => target_value(client, name).await?,
     };
     let (object, secret) = match &existing {
-        None => (imported, secret),
+        None => (wanted, secret),
         Some(existing) => {
-            refuse_another(existing, &imported)?;
+            refuse_another(existing, &wanted)?;
             (objects::applied_again(existing), None)
         }
     };
@@ -385,6 +400,7 @@ async fn described_target(
         object,
         secret,
         existing,
+        has_managed_issuer,
     })
 }
 
@@ -484,7 +500,8 @@ fn refuse_another(existing: &Value, wanted: &Value) -> Result<(), CommandError> 
             ObjectHead::of(existing).metadata.name,
             differing.join(", spec.")
         ),
-        "choose another name, or give the --audience and --managed-issuer that it has",
+        "choose another name, or give the --audience, --managed-issuer, --same-as and --role that it \
+         has",
     ))
 }
 

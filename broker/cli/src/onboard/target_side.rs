@@ -108,25 +108,24 @@ impl TargetSide<'_> {
         false
     }
 
-    /// Warns of what the role to bind gives away, as the target has it.
+    /// Warns of what the roles to bind give away, as the target has it.
     async fn warn_of_powers(&self, target: &HubClient) -> Result<(), CommandError> {
-        let Some(binding) = self.args.guided.binding()? else {
-            return Ok(());
-        };
-        // The notes of the target's part warn of these.
-        if !powers_of_shipped_role(&binding.role).is_empty() {
-            return Ok(());
-        }
-        match target_role::powers(target, &binding.role).await {
-            Ok(powers) => {
-                if let Some(warning) = binding.warning(&powers) {
-                    ui::note(&warning);
-                }
+        for binding in self.args.guided.bindings()? {
+            // The notes of the target's part warn of these.
+            if !powers_of_shipped_role(&binding.role).is_empty() {
+                continue;
             }
-            Err(why) => ui::note(&format!(
-                "warning: what ClusterRole {} may do is unknown: {why}",
-                binding.role
-            )),
+            match target_role::powers(target, &binding.role).await {
+                Ok(powers) => {
+                    if let Some(warning) = binding.warning(&powers) {
+                        ui::note(&warning);
+                    }
+                }
+                Err(why) => ui::note(&format!(
+                    "warning: what ClusterRole {} may do is unknown: {why}",
+                    binding.role
+                )),
+            }
         }
         Ok(())
     }

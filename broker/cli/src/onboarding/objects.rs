@@ -2,9 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_api::audience::Audience;
 use keyferry_api::config::DeliveryType;
 use keyferry_api::managed_issuer;
-use keyferry_api::name::{AccessName, NameError, Namespace, ObjectName};
+use keyferry_api::name::{AccessName, NameError, Namespace, ObjectName, RoleName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::object_view::{AccessView, DeliveryView, ObjectHead};
 use serde_json::{Value, json};
@@ -271,7 +272,47 @@ pub(crate) fn authority_into_secret(target: &mut Value, keyferry: &Namespace) ->
 
 /// The fields of a TargetCluster that say where the target is and what its tokens are for. An
 /// existing object with other values is another target.
-const IDENTITY: [&str; 5] = ["address", "tlsServerName", "proxyURL", "audience", "issuer"];
+const IDENTITY: [&str; 7] = [
+    "address",
+    "tlsServerName",
+    "proxyURL",
+    "audience",
+    "issuer",
+    "sameAs",
+    "role",
+];
+
+/// Returns a TargetCluster that is a role at the cluster of `base`. Its tokens live as long as the
+/// base's may, because a longer life is refused.
+pub(crate) fn role_target(
+    name: &ObjectName,
+    base: &Value,
+    role: &RoleName,
+    audience: &Audience,
+) -> Value {
+    let mut spec = json!({
+        "sameAs": ObjectHead::of(base).metadata.name,
+        "role": role.as_str(),
+        "audience": audience.as_str(),
+    });
+    if let Some(lifetime) = base.pointer("/spec/tokenLifetime") {
+        spec["tokenLifetime"] = lifetime.clone();
+    }
+    json!({
+        "apiVersion": KEYFERRY,
+        "kind": "TargetCluster",
+        "metadata": { "name": name.as_str() },
+        "spec": spec,
+    })
+}
+
+/// Returns the fields in which a kubeconfig leads elsewhere than to an existing TargetCluster.
+pub(crate) fn elsewhere(existing: &Value, imported: &Value) -> Vec<&'static str> {
+    let places = ["address", "tlsServerName", "proxyURL"];
+    let mut fields = differing(existing, imported);
+    fields.retain(|field| places.contains(field));
+    fields
+}
 
 /// Returns the fields in which an existing TargetCluster is another target than the wanted one.
 pub(crate) fn differing(existing: &Value, wanted: &Value) -> Vec<&'static str> {

@@ -1,7 +1,7 @@
 //! Which role the users of the hub are bound to at the target, where, and what such a role gives
 //! away beyond its name.
 
-use keyferry_api::name::{NameError, Namespace};
+use keyferry_api::name::{NameError, Namespace, RoleName};
 use serde_json::Value;
 
 use crate::command_error::CommandError;
@@ -22,6 +22,47 @@ pub(crate) enum BindingScope {
     Namespaces(Vec<Namespace>),
     /// In the whole cluster.
     ClusterWide,
+}
+
+/// A ClusterRole to bind to the group of a role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RoleBinding {
+    /// The role of the hub.
+    pub(super) role: RoleName,
+    /// What is bound to its users, and where.
+    pub(super) binding: Binding,
+}
+
+/// The argument is not `ROLE=CLUSTERROLE` or `ROLE=CLUSTERROLE@NAMESPACE`.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(super) enum RoleBindingError {
+    #[error("write ROLE=CLUSTERROLE, like view=view, or ROLE=CLUSTERROLE@NAMESPACE")]
+    Form,
+    #[error("the role {0}")]
+    Role(NameError),
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+}
+
+pub(super) fn role_binding(text: &str) -> Result<RoleBinding, RoleBindingError> {
+    let (role, bound) = text.split_once('=').ok_or(RoleBindingError::Form)?;
+    let (cluster_role, scope) = match bound.rsplit_once('@') {
+        Some((cluster_role, name)) => (
+            cluster_role,
+            BindingScope::Namespaces(vec![namespace(name)?]),
+        ),
+        None => (bound, BindingScope::ClusterWide),
+    };
+    if cluster_role.is_empty() {
+        return Err(RoleBindingError::Form);
+    }
+    Ok(RoleBinding {
+        role: RoleName::new(role).map_err(RoleBindingError::Role)?,
+        binding: Binding {
+            role: cluster_role.to_owned(),
+            scope,
+        },
+    })
 }
 
 /// The argument is not the name of a namespace.

@@ -8,7 +8,8 @@ use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::lint::PublishedDocuments;
 
 use super::diff::{self, DiffProblem};
-use super::inputs::{self, KnownHub, TrustInputs};
+use super::inputs::{self, TrustInputs};
+use super::known_hub::KnownHub;
 use super::{TrustArgs, file};
 use crate::command_error::CommandError;
 
@@ -28,29 +29,30 @@ impl DesiredTrust {
         Ok(Self(inputs::read(&args, Some(known))?))
     }
 
-    /// The issuer that the target should trust.
+    /// The issuer that the target should trust; with roles of managed issuers, the first one.
     pub(crate) fn issuer(&self) -> &str {
-        &self.0.rules.issuer
+        let first = self.0.entries.first();
+        first.map_or("", |rules| &rules.issuer)
     }
 
     /// The user that the target should name for a ServiceAccount of the hub.
     pub(crate) fn user_of(&self, account: &ServiceAccount) -> String {
-        format!("{}{}", self.0.rules.prefix, account.username())
+        format!("{}{}", self.0.prefix, account.username())
     }
 
     /// Where the target should read the issuer's keys.
     pub(crate) fn documents(&self) -> PublishedDocuments {
-        let rules = &self.0.rules;
-        let url = rules.discovery_url.clone();
+        let rules = self.0.entries.first();
+        let url = rules.and_then(|rules| rules.discovery_url.clone());
         PublishedDocuments {
-            discovery_url: url.unwrap_or_else(|| discovery_url(&rules.issuer)),
-            certificate_authority: rules.certificate_authority.clone(),
+            discovery_url: url.unwrap_or_else(|| discovery_url(self.issuer())),
+            certificate_authority: rules.and_then(|rules| rules.certificate_authority.clone()),
         }
     }
 
     /// The file that `keyferry trust` prints for a target that trusts nothing else.
     pub(crate) fn file(&self, minor: Minor) -> String {
-        file(&self.0.rules.entry(), minor)
+        file(&self.0.text(), minor)
     }
 
     /// Compares a target's AuthenticationConfiguration, by the values that its apiserver reads.

@@ -11,7 +11,9 @@ use keyferry_kube_authn::config::{self, JwtAuthenticator, LoadFault, Loaded, MAX
 use keyferry_kube_authn::validate::validate_configuration;
 
 use super::TrustArgs;
-use super::inputs::{self, KnownHub, TrustInputs};
+use super::inputs::{self, TrustInputs};
+use super::known_hub::KnownHub;
+use super::target_rules::TargetRules;
 use crate::command_error::CommandError;
 use crate::{inner_file, local_file};
 
@@ -65,6 +67,8 @@ enum Change {
 /// One difference, at the path of its field in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Difference {
+    /// The TargetCluster whose tokens it concerns, if the entry has several and it concerns not all.
+    target: Option<String>,
     path: String,
     change: Change,
 }
@@ -119,56 +123,26 @@ pub(super) fn compare(
     minor: Minor,
 ) -> Result<Comparison, DiffProblem> {
     let loaded = config::load_configuration(file, minor).map_err(DiffProblem::NotLoaded)?;
-    let alone = super::file(&expected.rules.entry(), minor);
-    let alone =
-        config::load_configuration(alone.as_bytes(), minor).map_err(DiffProblem::Expected)?;
-    let should = alone
-        .configuration
-        .jwt
-        .into_iter()
-        .next()
-        .unwrap_or_default();
-    let issuer = &expected.rules.issuer;
-    let entries = &loaded.configuration.jwt;
-    let (ours, others): (Vec<_>, Vec<_>) = entries
-        .iter()
-        .enumerate()
-        .partition(|(_, entry)| entry.issuer.url == *issuer);
-    let mut notes = Vec::new();
-    let (mut lines, mut differences) = match ours.as_slice() {
-        [] => lacking(issuer, &others),
-        [(index, has)] => {
-            notes.extend(not_compared(has, &should));
-            let differences = entry::differences(&format!("jwt[{index}]"), has, &should);
-            let first = format!("jwt[{index}] is the entry of the issuer {issuer:?}");
-            (
-                vec![first],
-                differences
-                    .iter()
-                    .map(|one| line_of(one, &loaded))
-                    .collect(),
-            )
-        }
-        several => {
-            return Err(DiffProblem::Several {
-                entries: several
-                    .iter()
-                    .map(|(index, _)| format!("jwt[{index}]"))
-                    .collect(),
-                issuer: issuer.clone(),
-            });
-        }
-    };
-    differences.extend(refusal(&loaded, minor, expected, &mut notes));
-    let count = differences.len();
-    lines.extend_from_slice(&differences);
-    for (index, other) in others {
-        lines.push(format!(
-            "left alone jwt[{index}], the entry of the issuer {:?}",
-            other.issuer.url
-        ));
+    let (mut lines, mut differences, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    for rules in &expected.entries {
+        let compared = compare_entry(rules, &loaded, minor)?;
+        lines.extend(compared.first_line);
+        lines.extend_from_slice(&compared.differences);
+        differences.extend(compared.differences);
+        notes.extend(compared.note);
     }
-    lines.push(match count {
+    let refusal = refusal(&loaded, minor, expected, &mut notes);
+    lines.extend(refusal.clone());
+    differences.extend(refusal);
+    for (index, other) in loaded.configuration.jwt.iter().enumerate() {
+        let url = &other.issuer.url;
+        if !expected.entries.iter().any(|rules| rules.issuer == *url) {
+            lines.push(format!(
+                "left alone jwt[{index}], the entry of the issuer {url:?}"
+            ));
+        }
+    }
+    lines.push(match differences.len() {
         0 => "the file has what it should have".to_owned(),
         1 => "1 difference".to_owned(),
         count => format!("{count} differences"),
@@ -178,6 +152,63 @@ pub(super) fn compare(
         differences,
         notes,
     })
+}
+
+/// The comparison of one entry.
+struct ComparedEntry {
+    /// Which entry of the file it is, if there is one.
+    first_line: Option<String>,
+    differences: Vec<String>,
+    note: Option<String>,
+}
+
+fn compare_entry(
+    rules: &TargetRules,
+    loaded: &Loaded,
+    minor: Minor,
+) -> Result<ComparedEntry, DiffProblem> {
+    let alone = super::file(&rules.entry(), minor);
+    let alone =
+        config::load_configuration(alone.as_bytes(), minor).map_err(DiffProblem::Expected)?;
+    let should = alone
+        .configuration
+        .jwt
+        .into_iter()
+        .next()
+        .unwrap_or_default();
+    let issuer = &rules.issuer;
+    let entries = loaded.configuration.jwt.iter().enumerate();
+    let (ours, others): (Vec<_>, Vec<_>) =
+        entries.partition(|(_, entry)| entry.issuer.url == *issuer);
+    match ours.as_slice() {
+        [] => Ok(ComparedEntry {
+            first_line: None,
+            differences: vec![lacking(issuer, &others)],
+            note: None,
+        }),
+        [(index, has)] => {
+            let targets: Vec<(&str, &str)> = rules
+                .audiences
+                .iter()
+                .map(|one| (one.audience.as_str(), one.target.as_str()))
+                .collect();
+            let differences = entry::differences(&format!("jwt[{index}]"), has, &should, &targets);
+            Ok(ComparedEntry {
+                first_line: Some(format!(
+                    "jwt[{index}] is the entry of the issuer {issuer:?}"
+                )),
+                differences: differences.iter().map(|one| line_of(one, loaded)).collect(),
+                note: not_compared(has, &should),
+            })
+        }
+        several => Err(DiffProblem::Several {
+            entries: several
+                .iter()
+                .map(|(index, _)| format!("jwt[{index}]"))
+                .collect(),
+            issuer: issuer.clone(),
+        }),
+    }
 }
 
 /// A file that the target refuses is not what it should be, even if our entry is.
@@ -196,24 +227,32 @@ fn refusal(
 }
 
 /// Describes a file that has no entry of our issuer, and an entry whose issuer is nearly ours.
-fn lacking(issuer: &str, others: &[(usize, &JwtAuthenticator)]) -> (Vec<String>, Vec<String>) {
+fn lacking(issuer: &str, others: &[(usize, &JwtAuthenticator)]) -> String {
     let near = others
         .iter()
         .find(|(_, other)| other.issuer.url.trim_end_matches('/') == issuer.trim_end_matches('/'));
-    let difference = match near {
-        Some((index, other)) => Difference {
-            path: format!("jwt[{index}].issuer.url"),
-            change: Change::Differs {
+    let (path, change) = match near {
+        Some((index, other)) => (
+            format!("jwt[{index}].issuer.url"),
+            Change::Differs {
                 has: quoted(&other.issuer.url),
                 should: quoted(issuer),
             },
-        },
-        None => Difference {
-            path: "jwt".to_owned(),
-            change: Change::Lacks(format!("an entry of the issuer {issuer:?}")),
-        },
+        ),
+        None => (
+            "jwt".to_owned(),
+            Change::Lacks(format!("an entry of the issuer {issuer:?}")),
+        ),
     };
-    (Vec::new(), vec![shown(&difference, "")])
+    let target = None;
+    shown(
+        &Difference {
+            target,
+            path,
+            change,
+        },
+        "",
+    )
 }
 
 /// Without known CA certificates, it is unknown which ones the file should have.
@@ -237,12 +276,16 @@ fn line_of(difference: &Difference, loaded: &Loaded) -> String {
 
 fn shown(difference: &Difference, line: &str) -> String {
     let path = &difference.path;
-    match &difference.change {
+    let shown = match &difference.change {
         Change::Lacks(should) => format!("lacks      {path}{line}: {should}"),
         Change::TooMuch(has) => format!("too much   {path}{line}: {has}"),
         Change::Differs { has, should } => {
             format!("different  {path}{line}: has {has}, should have {should}")
         }
+    };
+    match &difference.target {
+        Some(target) => format!("{target} {shown}"),
+        None => shown,
     }
 }
 

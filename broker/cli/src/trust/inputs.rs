@@ -1,23 +1,23 @@
 //! Collects the inputs of the target rules: from the flags, else from Keyferry's configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keyferry_api::audience::Audience;
 use keyferry_api::config::{
-    AllowRule, Configuration, NamespaceRule, ObjectSource, TargetCluster, TokenIssuer,
+    AllowRule, Configuration, NamespaceRule, ObjectSource, TargetCluster, TargetRole, TokenIssuer,
 };
 use keyferry_api::issuer::Issuer;
 use keyferry_api::name::Namespace;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_api::status::TargetClusterStatus;
-use keyferry_client::ClientError;
 use keyferry_core::authorise::is_system;
 use keyferry_keys::ca_bundle::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
 use keyferry_platform::clock::{Clock, SystemClock};
 
-use super::target_rules::{TargetRules, check_prefix};
+use super::known_hub::KnownHub;
+use super::target_rules::{AudienceRules, TargetRules, check_prefix};
 use super::{TrustArgs, local_file};
 use crate::command_error::CommandError;
 use crate::local_file::ReadError;
@@ -27,42 +27,14 @@ const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
 /// The target rules, and notes about them.
 pub(super) struct TrustInputs {
-    pub(super) rules: TargetRules,
+    /// An entry for each issuer; never empty. The first is that of the TargetCluster itself, unless
+    /// only roles of a managed issuer admit ServiceAccounts.
+    pub(super) entries: Vec<TargetRules>,
+    /// The prefix of users and groups.
+    pub(super) prefix: String,
     /// The target's own issuer, if the configuration states it.
     pub(super) own_issuer: Option<String>,
     pub(super) notes: Vec<String>,
-}
-
-/// Keyferry's settings and objects, for values that no flag gives.
-#[derive(Debug)]
-pub(crate) struct KnownHub {
-    pub(crate) configuration: Configuration,
-    /// The target's status, if the objects are on the hub.
-    pub(crate) status: Option<TargetClusterStatus>,
-    /// The labels of the hub's namespaces, or why they are unknown.
-    pub(crate) namespaces: Result<BTreeMap<Namespace, BTreeMap<String, String>>, UnknownLabels>,
-}
-
-/// Why the labels of the hub's namespaces are unknown.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UnknownLabels {
-    /// The objects are in a configuration file.
-    #[error("the hub is not read for objects of a file")]
-    OfFile,
-    /// The hub's objects are in a file.
-    #[error("the hub is not read with -f")]
-    OfObjectsFile,
-    /// The hub cannot be read.
-    #[error(transparent)]
-    Hub(#[from] ClientError),
-}
-
-impl KnownHub {
-    /// Whether the target is no Kubernetes cluster.
-    pub(super) fn is_relying_party(&self, name: &str) -> bool {
-        let mut targets = self.configuration.policy.targets.iter();
-        targets.any(|(known, target)| known.as_str() == name && !target.is_cluster())
-    }
 }
 
 /// Reads the arguments, and what they lack from the hub's settings.
@@ -77,8 +49,14 @@ pub(super) fn read(
         Some(known) => Some((&known.configuration, target(&known.configuration, args)?)),
         None => None,
     };
+    let target = known_target.map(|(_, target)| target);
+    refuse_role(target)?;
     let status = known.and_then(|known| known.status.as_ref());
     let mut notes = status.map(warnings).unwrap_or_default();
+    let unread_roles = known.and_then(|known| known.unread_roles.as_deref());
+    notes.extend(unread_roles.map(|why| {
+        format!("whether the TargetCluster has roles is unknown, so the file may lack them: {why}")
+    }));
     let issuer = stated_issuer(args, known_target)?;
     notes.extend(notes_on_flags(args, &issuer, known.is_some()));
     let audience = stated_audience(args, known_target)?;
@@ -94,27 +72,161 @@ pub(super) fn read(
             (None, Some(status)) => stated_authority(args, status, &mut notes)?,
             (None, None) => None,
         },
+        prefix: prefix.clone(),
+        audiences: Vec::new(),
+    };
+    let base = AudienceRules {
+        target: args.target.clone().unwrap_or_default(),
         audience: audience.as_str().to_owned(),
-        prefix,
-        allow: allowed(
-            args,
-            known,
-            known_target.map(|(_, target)| target),
-            &mut notes,
-        )?,
+        role: None,
+        allow: allowed(args, known, target, &mut notes)?,
         max_lifetime: args
             .max_lifetime
-            .or(known_target.map(|(_, target)| target.lifetime.max))
+            .or(target.map(|target| target.lifetime.max))
             .unwrap_or(MAX_LIFETIME),
     };
-    let own_issuer = known_target
-        .and_then(|(_, target)| target.target_issuer.as_ref())
+    let entries = entries(&rules, base, known, target, &mut notes)?;
+    let own_issuer = target
+        .and_then(|target| target.target_issuer.as_ref())
         .map(|issuer| issuer.as_str().to_owned());
     Ok(TrustInputs {
-        rules,
+        entries,
+        prefix,
         own_issuer,
         notes,
     })
+}
+
+impl TrustInputs {
+    /// Returns the users of the ServiceAccounts themselves, in order; not those of roles.
+    pub(super) fn users(&self) -> Vec<String> {
+        let audiences = self.entries.iter().flat_map(|rules| &rules.audiences);
+        let accounts = audiences
+            .filter(|one| one.role.is_none())
+            .flat_map(|one| &one.allow);
+        accounts
+            .map(|account| format!("{}{}", self.prefix, account.username()))
+            .collect()
+    }
+
+    /// Renders all entries.
+    pub(super) fn text(&self) -> String {
+        self.entries.iter().map(TargetRules::entry).collect()
+    }
+
+    /// Returns the roles of the TargetCluster that admit ServiceAccounts.
+    pub(super) fn roles(&self) -> impl Iterator<Item = &str> {
+        let audiences = self.entries.iter().flat_map(|rules| &rules.audiences);
+        audiences.filter_map(|one| one.role.as_deref())
+    }
+}
+
+/// Returns the entry of a TargetCluster with its roles; with managed issuers, an entry for each. A
+/// TargetCluster that admits nobody has no part in them.
+fn entries(
+    rules: &TargetRules,
+    base: AudienceRules,
+    known: Option<&KnownHub>,
+    target: Option<&TargetCluster>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<TargetRules>, CommandError> {
+    let empty_allow = |name: &str| format!("allow of TargetCluster {name} names no ServiceAccount");
+    let name = base.target.clone();
+    let has_users = !base.allow.is_empty();
+    // A role takes it from there.
+    let base_issuer = target.map(|target| target.issuer);
+    let entry_of = |issuer: String, audiences: Vec<AudienceRules>| TargetRules {
+        issuer,
+        audiences,
+        ..rules.clone()
+    };
+    let audiences = Some(base).filter(|_| has_users).into_iter().collect();
+    let mut entries = vec![entry_of(rules.issuer.clone(), audiences)];
+    for (known, target, role) in roles_at(known, target) {
+        let mut own_notes = Vec::new();
+        let role_rules = AudienceRules {
+            target: target.name.to_string(),
+            audience: target.audience.as_str().to_owned(),
+            role: Some(role.role.to_string()),
+            allow: allowed_by_target(target, Some(known), &mut own_notes),
+            max_lifetime: target.lifetime.max,
+        };
+        let lines = own_notes.into_iter();
+        notes.extend(lines.map(|line| format!("{}: {line}", target.name)));
+        if role_rules.allow.is_empty() {
+            let why = empty_allow(&role_rules.target);
+            notes.push(format!(
+                "{why}, so the file has nothing for role {}",
+                role.role
+            ));
+        } else if base_issuer == Some(TokenIssuer::Keyferry) {
+            let issuer = managed_issuer(&known.configuration, target).ok_or_else(unknown_issuer)?;
+            let without_url = TargetRules {
+                discovery_url: None,
+                ..entry_of(issuer.as_str().to_owned(), vec![role_rules])
+            };
+            entries.push(without_url);
+        } else if let Some(entry) = entries.first_mut() {
+            entry.audiences.push(role_rules);
+        }
+    }
+    entries.retain(|entry| !entry.audiences.is_empty());
+    if entries.is_empty() {
+        let why = empty_allow(&name);
+        return Err(CommandError::new(format!(
+            "finding the allowed ServiceAccounts: {why}; give --allow"
+        )));
+    }
+    if !has_users {
+        let why = empty_allow(&name);
+        notes.push(format!("{why}, so the file has only its roles"));
+    }
+    Ok(entries)
+}
+
+/// Returns the known roles at the cluster of a TargetCluster.
+fn roles_at<'a>(
+    known: Option<&'a KnownHub>,
+    base: Option<&'a TargetCluster>,
+) -> impl Iterator<Item = (&'a KnownHub, &'a TargetCluster, &'a TargetRole)> {
+    let pairs = known.zip(base).into_iter();
+    pairs.flat_map(|(known, base)| {
+        let targets = known.configuration.policy.targets.values();
+        let roles = targets.filter_map(|target| Some((target, target.role.as_ref()?)));
+        roles
+            .filter(|(_, role)| role.same_as == base.name)
+            .map(move |(target, role)| (known, target, role))
+    })
+}
+
+/// Returns the issuer that signs only the tokens of this TargetCluster.
+fn managed_issuer(configuration: &Configuration, target: &TargetCluster) -> Option<Issuer> {
+    let public_url = configuration.server.public_url.as_str();
+    Issuer::new(format!("{public_url}/issuers/{}", target.name)).ok()
+}
+
+fn unknown_issuer() -> CommandError {
+    CommandError::with_fix(
+        "finding the hub's issuer: neither the configuration, the hub's discovery document nor the \
+         TargetClusters' statuses say it",
+        "give --issuer, or hub.issuer in the configuration",
+    )
+}
+
+/// A role has no file of its own: its rules are in the entry of its cluster.
+fn refuse_role(target: Option<&TargetCluster>) -> Result<(), CommandError> {
+    let Some((target, role)) = target.and_then(|it| Some((it, it.role.as_ref()?))) else {
+        return Ok(());
+    };
+    let (base, role) = (&role.same_as, &role.role);
+    Err(CommandError::with_fix(
+        format!(
+            "TargetCluster {} is role {role} at the cluster of TargetCluster {base}, whose file has \
+             the rules of both",
+            target.name
+        ),
+        format!("keyferry trust {base}"),
+    ))
 }
 
 /// The settings of the hub, and the target there, if they are known.
@@ -127,18 +239,9 @@ fn stated_issuer(args: &TrustArgs, known: KnownTarget<'_>) -> Result<Issuer, Com
     }
     let known_issuer = known.and_then(|(configuration, target)| match target.issuer {
         TokenIssuer::Hub => configuration.server.hub_issuer.clone(),
-        TokenIssuer::Keyferry => {
-            let public_url = configuration.server.public_url.as_str();
-            Issuer::new(format!("{public_url}/issuers/{}", target.name)).ok()
-        }
+        TokenIssuer::Keyferry => managed_issuer(configuration, target),
     });
-    known_issuer.ok_or_else(|| {
-        CommandError::with_fix(
-            "finding the hub's issuer: neither the configuration, the hub's discovery document \
-             nor the TargetClusters' statuses say it",
-            "give --issuer, or hub.issuer in the configuration",
-        )
-    })
+    known_issuer.ok_or_else(unknown_issuer)
 }
 
 fn stated_audience(args: &TrustArgs, known: KnownTarget<'_>) -> Result<Audience, CommandError> {
@@ -308,6 +411,15 @@ fn allowed(
             "finding the allowed ServiceAccounts: give --allow NAMESPACE/NAME, or --config",
         ));
     };
+    Ok(allowed_by_target(target, known, notes))
+}
+
+/// Returns the ServiceAccounts that `allow` of a target admits now.
+fn allowed_by_target(
+    target: &TargetCluster,
+    known: Option<&KnownHub>,
+    notes: &mut Vec<String>,
+) -> BTreeSet<ServiceAccount> {
     let mut allow = BTreeSet::new();
     for (index, rule) in target.allow.iter().enumerate() {
         allow.extend(allowed_by_rule(index, rule, known, notes));
@@ -320,14 +432,7 @@ fn allowed(
             "ServiceAccounts of Keyferry's own namespace never get a token: left out".to_owned(),
         );
     }
-    if allow.is_empty() {
-        return Err(CommandError::new(format!(
-            "finding the allowed ServiceAccounts: allow of TargetCluster {} names no \
-             ServiceAccount; give --allow",
-            target.name
-        )));
-    }
-    Ok(allow)
+    allow
 }
 
 /// Returns the ServiceAccounts that one rule of `allow` admits now.

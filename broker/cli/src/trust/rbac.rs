@@ -5,8 +5,10 @@ use keyferry_api::service_account::ServiceAccount;
 use keyferry_kube_authn::{Minor, impersonation};
 use serde_json::{Value, json};
 
-use super::binding::{Binding, BindingScope};
-use super::target_rules::TargetRules;
+use super::binding::{Binding, BindingScope, RoleBinding};
+use super::inputs::TrustInputs;
+use super::target_rules::role_group;
+use crate::command_error::CommandError;
 use crate::yaml_document::{YamlError, yaml_document};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -48,13 +50,13 @@ pub(super) fn applied(parts: &[RbacPart]) -> Vec<Value> {
 /// Returns the objects in the order in which they can be applied; none if nothing is requested.
 /// `minor` is the target's release, if it is known.
 pub(super) fn parts(
-    rules: &TargetRules,
+    given: &TrustInputs,
     bind: Option<&Binding>,
     flux: Option<&ServiceAccount>,
     minor: Option<Minor>,
 ) -> Vec<RbacPart> {
-    let users: Vec<Value> = rules.users().map(|user| subject_user(&user)).collect();
-    let name = name(&rules.prefix);
+    let users: Vec<Value> = given.users().iter().map(|it| subject("User", it)).collect();
+    let name = name(&given.prefix);
     let mut parts = Vec::new();
     if let Some(flux) = flux {
         parts.extend(for_flux(&name, &users, flux, minor));
@@ -65,6 +67,42 @@ pub(super) fn parts(
         parts.push(RbacPart::new(bound(binding, &name, &subjects, flux)));
     }
     parts
+}
+
+/// Returns the bindings of ClusterRoles to the groups of roles.
+///
+/// # Errors
+/// The TargetCluster has no such role.
+pub(super) fn of_roles(
+    given: &TrustInputs,
+    bindings: &[RoleBinding],
+) -> Result<Vec<RbacPart>, CommandError> {
+    let bind = |bound: &RoleBinding| {
+        let (prefix, role) = (&given.prefix, bound.role.as_str());
+        if !given.roles().any(|known| known == role) {
+            let known: Vec<&str> = given.roles().collect();
+            let known = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            };
+            return Err(CommandError::with_fix(
+                format!("--bind-role names role {role}, and the roles in this file are {known}"),
+                "create a TargetCluster with sameAs and this role, which allows a ServiceAccount",
+            ));
+        }
+        // Neither a role nor what stands for the ClusterRole has a colon, so no two of them share a
+        // name, nor one of them with a binding of --bind.
+        let name = format!("{}:role:{role}:{}", name(prefix), slug(&bound.binding.role));
+        let group = subject("Group", &role_group(prefix, role));
+        Ok(RbacPart::new(self::bound(
+            &bound.binding,
+            &name,
+            &[group],
+            None,
+        )))
+    };
+    bindings.iter().map(bind).collect()
 }
 
 /// Returns the bindings of a role, each namespace before its own.
@@ -285,8 +323,8 @@ fn cluster_role_binding(name: &str, role: &str, subjects: &[Value]) -> Value {
     })
 }
 
-fn subject_user(user: &str) -> Value {
-    json!({ "apiGroup": GROUP, "kind": "User", "name": user })
+fn subject(kind: &str, name: &str) -> Value {
+    json!({ "apiGroup": GROUP, "kind": kind, "name": name })
 }
 
 fn subject_account(account: &ServiceAccount) -> Value {

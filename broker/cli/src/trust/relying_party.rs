@@ -3,7 +3,8 @@
 
 use keyferry_api::issuer::discovery_url;
 
-use super::inputs::{self, KnownHub};
+use super::inputs;
+use super::known_hub::KnownHub;
 use super::target_rules::TargetRules;
 use super::{Printed, TrustArgs};
 use crate::command_error::CommandError;
@@ -19,12 +20,12 @@ pub(super) fn print(args: &TrustArgs, known: &KnownHub) -> Result<Printed, Comma
         return Err(CommandError::with_fix(
             "the target is a relying party and no Kubernetes cluster, so it has no file, RBAC or \
              folder of files",
-            "leave out --merge, --output-dir, --bind and --flux-service-account",
+            "leave out --merge, --output-dir, --bind, --bind-role and --flux-service-account",
         ));
     }
     let given = inputs::read(args, Some(known))?;
     Ok(Printed {
-        text: text(&given.rules),
+        text: given.entries.iter().map(text).collect(),
         files: Vec::new(),
         notes: given.notes,
     })
@@ -32,9 +33,10 @@ pub(super) fn print(args: &TrustArgs, known: &KnownHub) -> Result<Printed, Comma
 
 fn text(rules: &TargetRules) -> String {
     let default = discovery_url(&rules.issuer);
-    let subjects: String = rules
-        .allow
-        .iter()
+    // A relying party has no role, so this is one audience.
+    let audiences: Vec<&str> = rules.audiences.iter().map(|one| &*one.audience).collect();
+    let accounts = rules.audiences.iter().flat_map(|one| &one.allow);
+    let subjects: String = accounts
         .map(|account| format!("  {}\n", account.username()))
         .collect();
     let authority = rules
@@ -48,7 +50,7 @@ fn text(rules: &TargetRules) -> String {
          {}\nsubjects (compare sub exactly):\n{subjects}{authority}",
         rules.issuer,
         rules.discovery_url.as_deref().unwrap_or(&default),
-        rules.audience,
+        audiences.join(" "),
     )
 }
 
@@ -56,6 +58,7 @@ fn text(rules: &TargetRules) -> String {
 mod tests {
     use std::time::Duration;
 
+    use super::super::target_rules::AudienceRules;
     use super::*;
 
     #[test]
@@ -64,12 +67,16 @@ mod tests {
             issuer: "https://hub.example.com".to_owned(),
             discovery_url: None,
             certificate_authority: None,
-            audience: "https://vault".to_owned(),
             prefix: "hub:".to_owned(),
-            allow: crate::args::names::service_account("tenant-a/reconciler")
-                .into_iter()
-                .collect(),
-            max_lifetime: Duration::from_secs(3600),
+            audiences: vec![AudienceRules {
+                target: "vault".to_owned(),
+                audience: "https://vault".to_owned(),
+                role: None,
+                allow: crate::args::names::service_account("tenant-a/reconciler")
+                    .into_iter()
+                    .collect(),
+                max_lifetime: Duration::from_secs(3600),
+            }],
         };
         let text = text(&rules);
         for wanted in [

@@ -16,52 +16,172 @@ pub(super) struct TargetRules {
     pub(super) discovery_url: Option<String>,
     /// CA certificates, PEM. `None` means the target's system roots.
     pub(super) certificate_authority: Option<String>,
-    /// The target's only audience.
-    pub(super) audience: String,
     /// The prefix of users and groups; checked by [`check_prefix`].
     pub(super) prefix: String,
+    /// What each TargetCluster of this issuer admits; never empty, and no audience twice.
+    pub(super) audiences: Vec<AudienceRules>,
+}
+
+/// What one TargetCluster of an entry admits.
+#[derive(Clone, Debug)]
+pub(super) struct AudienceRules {
+    /// The TargetCluster.
+    pub(super) target: String,
+    /// Its only audience. [`Audience`](keyferry_api::audience::Audience) has no character that ends
+    /// a literal.
+    pub(super) audience: String,
+    /// The role whose users its tokens are. `None` means those of the ServiceAccounts themselves.
+    pub(super) role: Option<String>,
     /// The allowed ServiceAccounts; never empty.
     pub(super) allow: BTreeSet<ServiceAccount>,
     /// The longest allowed lifetime of a token.
     pub(super) max_lifetime: Duration,
 }
 
-impl TargetRules {
-    /// Returns the resulting user names, in order.
-    pub(super) fn users(&self) -> impl Iterator<Item = String> {
-        self.allow
-            .iter()
-            .map(|account| format!("{}{}", self.prefix, account.username()))
+/// Returns the group of all users of a role, which is also the beginning of its groups for each
+/// namespace.
+pub(super) fn role_group(prefix: &str, role: &str) -> String {
+    format!("{prefix}role:{role}")
+}
+
+impl AudienceRules {
+    /// Returns the prefix of its users. A role's users differ from all others, because no role is
+    /// named `system`, which begins every subject.
+    fn user_prefix(&self, prefix: &str) -> String {
+        match &self.role {
+            Some(role) => format!("{prefix}{role}:"),
+            None => prefix.to_owned(),
+        }
     }
 
-    /// Renders the entry as an item of a block list without indentation.
-    pub(super) fn entry(&self) -> String {
-        let Self { prefix, .. } = self;
-        let seconds = self.max_lifetime.as_secs();
+    /// Returns the expression of its groups. A role has none of the groups of ServiceAccounts, to
+    /// which the account's own rights may be bound.
+    fn groups(&self, prefix: &str) -> String {
+        let group = match &self.role {
+            Some(role) => role_group(prefix, role),
+            None => format!("{prefix}system:serviceaccounts"),
+        };
         // The namespace comes from the subject, which the first rule restricts. A stolen key could
         // set any other claim freely.
-        let groups = format!(
-            "['{prefix}system:serviceaccounts', '{prefix}system:serviceaccounts:' + \
-             claims.sub.split(':')[2]]"
-        );
-        let subjects = self.subject_rules();
-        let uid = quoted("claims['kubernetes.io'].serviceaccount.uid");
-        let rules = format!(
-            "# Only these ServiceAccounts of the hub, even if a signing key is stolen.\n{subjects}\
-             - expression: claims.exp - claims.iat <= {seconds}\n  message: the token lives longer than this cluster allows\n\
-             - expression: claims.aud.size() == 1\n  message: the token is for several audiences\n"
-        );
-        let mappings = format!(
-            "username:\n  claim: sub\n  # Never empty: without it the hub's ServiceAccounts would be this cluster's own.\n  prefix: {}\n\
-             groups:\n  expression: {}\nuid:\n  expression: {uid}\n",
-            quoted(prefix),
-            quoted(&groups)
-        );
+        format!("['{group}', '{group}:' + claims.sub.split(':')[2]]")
+    }
+
+    /// What a refused token may not use.
+    fn noun(&self) -> &'static str {
+        match self.role {
+            Some(_) => "role",
+            None => "cluster",
+        }
+    }
+
+    /// Returns the rules that admit the allowed ServiceAccounts. `guard` is true for the tokens that
+    /// are not for this audience.
+    ///
+    /// The target demands that every rule is true, so a list that is too long for one expression is
+    /// cut into ranges of subjects. Each rule admits the listed subjects of its range and leaves
+    /// all other subjects to the other rules. Every subject is in exactly one range.
+    fn subject_rules(&self, guard: Option<&str>) -> String {
+        let mut names: Vec<String> = self.allow.iter().map(ServiceAccount::username).collect();
+        let mut rules = String::new();
+        if ranges(&names).len() > 1 {
+            // The set is in the order of namespaces, which is not that of the subjects.
+            names.sort();
+            rules += "# In several rules, because one expression has a limit. They belong together: \
+                each admits the\n# subjects outside of its range.\n";
+        }
+        let ranges = ranges(&names);
+        for (index, range) in ranges.iter().enumerate() {
+            let from = range.first().filter(|_| index > 0);
+            let to = ranges.get(index + 1).and_then(|next| next.first());
+            let from = from.map(|from| format!("claims.sub < '{from}'"));
+            let to = to.map(|to| format!("claims.sub >= '{to}'"));
+            let others = guard.map(str::to_owned).into_iter().chain(from).chain(to);
+            rules += &subject_rule(range, others);
+            rules += &format!(
+                "  message: this ServiceAccount may not use this {}\n",
+                self.noun()
+            );
+        }
+        rules
+    }
+
+    /// Returns the rule on the lifetime.
+    fn lifetime_rule(&self, guard: Option<&str>) -> String {
+        let (seconds, noun) = (self.max_lifetime.as_secs(), self.noun());
+        let bound = format!("claims.exp - claims.iat <= {seconds}");
+        let expression = match guard {
+            Some(guard) => quoted(&format!("{guard} || {bound}")),
+            None => bound,
+        };
+        format!(
+            "- expression: {expression}\n  message: the token lives longer than this {noun} allows\n"
+        )
+    }
+}
+
+const ONE_AUDIENCE: &str =
+    "- expression: claims.aud.size() == 1\n  message: the token is for several audiences\n";
+
+impl TargetRules {
+    /// Renders the entry as an item of a block list without indentation.
+    pub(super) fn entry(&self) -> String {
         format!(
             "- issuer:\n{}  claimValidationRules:\n{}  claimMappings:\n{}",
             indented(&self.issuer_fields(), 4),
-            indented(&rules, 4),
-            indented(&mappings, 4)
+            indented(&self.validation_rules(), 4),
+            indented(&self.mappings(), 4)
+        )
+    }
+
+    fn validation_rules(&self) -> String {
+        if let [one] = self.audiences.as_slice() {
+            return format!(
+                "# Only these ServiceAccounts of the hub, even if a signing key is stolen.\n\
+                 {}{}{ONE_AUDIENCE}",
+                one.subject_rules(None),
+                one.lifetime_rule(None)
+            );
+        }
+        let limited = self.audiences.iter().map(|one| {
+            let guard = format!("claims.aud[0] != '{}'", one.audience);
+            format!(
+                "# TargetCluster {}: only these ServiceAccounts of the hub, even if a signing key is \
+                 stolen.\n{}{}",
+                one.target,
+                one.subject_rules(Some(&guard)),
+                one.lifetime_rule(Some(&guard))
+            )
+        });
+        format!(
+            "# Without this rule, a token for two of the audiences would escape the rules of one.\n\
+             {ONE_AUDIENCE}{}",
+            limited.collect::<String>()
+        )
+    }
+
+    fn mappings(&self) -> String {
+        let prefix = &self.prefix;
+        let uid = quoted("claims['kubernetes.io'].serviceaccount.uid");
+        let uid = format!("uid:\n  expression: {uid}\n");
+        if let [one] = self.audiences.as_slice() {
+            return format!(
+                "username:\n  claim: sub\n  # Never empty: without it the hub's ServiceAccounts would be this cluster's own.\n  prefix: {}\n\
+                 groups:\n  expression: {}\n{uid}",
+                quoted(&one.user_prefix(prefix)),
+                quoted(&one.groups(prefix))
+            );
+        }
+        let by_audience = |value: &dyn Fn(&AudienceRules) -> String| {
+            let members = self.audiences.iter();
+            let members = members.map(|one| format!("      '{}': {}", one.audience, value(one)));
+            let members: Vec<String> = members.collect();
+            format!("|-\n    {{\n{}\n    }}[claims.aud[0]]", members.join(",\n"))
+        };
+        format!(
+            "# No name of one TargetCluster is a name of another, so RBAC for one gives nothing to \
+             another.\nusername:\n  expression: {} + claims.sub\ngroups:\n  expression: {}\n{uid}",
+            by_audience(&|one| format!("'{}'", one.user_prefix(prefix))),
+            by_audience(&|one| one.groups(prefix))
         )
     }
 
@@ -85,35 +205,22 @@ impl TargetRules {
                     trusted for that place.\n"
             }
         }
-        text + &format!(
-            "# This cluster's one audience: a token for another cluster is refused \
-             here.\naudiences:\n  - {}\n",
-            quoted(&self.audience)
-        )
-    }
-
-    /// Returns the rules that admit the allowed ServiceAccounts.
-    ///
-    /// The target demands that every rule is true, so a list that is too long for one expression is
-    /// cut into ranges of subjects. Each rule admits the listed subjects of its range and leaves
-    /// all other subjects to the other rules. Every subject is in exactly one range.
-    fn subject_rules(&self) -> String {
-        let mut names: Vec<String> = self.allow.iter().map(ServiceAccount::username).collect();
-        let mut rules = String::new();
-        if ranges(&names).len() > 1 {
-            // The set is in the order of namespaces, which is not that of the subjects.
-            names.sort();
-            rules += "# In several rules, because one expression has a limit. They belong together: \
-                each admits the\n# subjects outside of its range.\n";
+        let is_only = self.audiences.len() == 1;
+        text += match is_only {
+            true => "# This cluster's one audience: a token for another cluster is refused here.\n",
+            false => {
+                "# An audience for each TargetCluster that is this cluster: a token for another one is \
+                 refused here.\n"
+            }
+        };
+        text += "audiences:\n";
+        for one in &self.audiences {
+            text += &format!("  - {}\n", quoted(&one.audience));
         }
-        let ranges = ranges(&names);
-        for (index, range) in ranges.iter().enumerate() {
-            let from = range.first().filter(|_| index > 0);
-            let to = ranges.get(index + 1).and_then(|next| next.first());
-            rules += &subject_rule(range, from, to);
-            rules += "  message: this ServiceAccount may not use this cluster\n";
+        if !is_only {
+            text += "audienceMatchPolicy: MatchAny\n";
         }
-        rules
+        text
     }
 }
 
@@ -138,26 +245,17 @@ fn ranges(names: &[String]) -> Vec<&[String]> {
     ranges
 }
 
-/// Renders the rule of one range: from its first subject up to the first one of the next range.
-fn subject_rule(range: &[String], from: Option<&String>, to: Option<&String>) -> String {
-    let others: Vec<String> = [from.map(|from| ("<", from)), to.map(|to| (">=", to))]
-        .into_iter()
-        .flatten()
-        .map(|(comparison, bound)| format!("claims.sub {comparison} '{bound}' ||"))
-        .collect();
+/// Renders the rule of one range. `others` are the tokens that other rules judge: those for another
+/// audience, and those of the subjects below and above the range.
+fn subject_rule(range: &[String], others: impl Iterator<Item = String>) -> String {
+    let others: String = others.map(|other| format!("    {other} ||\n")).collect();
     let names: Vec<String> = range.iter().map(|name| format!("'{name}'")).collect();
     match names.as_slice() {
         [one] if others.is_empty() => format!("- expression: \"claims.sub in [{one}]\"\n"),
-        many => {
-            let others: String = others
-                .iter()
-                .map(|other| format!("    {other}\n"))
-                .collect();
-            format!(
-                "- expression: |-\n{others}    claims.sub in [\n      {}\n    ]\n",
-                many.join(",\n      ")
-            )
-        }
+        many => format!(
+            "- expression: |-\n{others}    claims.sub in [\n      {}\n    ]\n",
+            many.join(",\n      ")
+        ),
     }
 }
 

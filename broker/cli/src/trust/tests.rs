@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::BTreeMap;
+
 use clap::Parser;
 use insta::assert_snapshot;
 use keyferry_api::config::{Overrides, of_hub_objects};
@@ -10,6 +12,7 @@ use keyferry_kube_authn::verify::{Keys, Union, User, verify_token};
 use keyferry_platform::config_file;
 use serde_json::json;
 
+use super::known_hub::UnknownLabels;
 use super::*;
 
 mod flux;
@@ -17,6 +20,7 @@ mod hub;
 mod many_accounts;
 mod merge;
 mod oidc_flags;
+mod roles;
 
 #[derive(Parser)]
 struct Line {
@@ -44,6 +48,7 @@ fn printed(line: &[&str]) -> Result<Printed, String> {
     let known = args.config.as_deref().map(|path| KnownHub {
         configuration: config_file::read_config_file(path, Overrides::of_a_reader()).unwrap(),
         status: None,
+        unread_roles: None,
         namespaces: Ok(BTreeMap::new()),
     });
     print(&args, known.as_ref()).map_err(|error| error.to_string())

@@ -100,7 +100,7 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, Id
         && let Some((cause, detail)) = name_fault(
             &TargetUser::of(user).username,
             plan.subject().as_deref(),
-            plan.hub_name.as_deref(),
+            plan.expected_name().as_deref(),
         )
     {
         problems.push(Problem::new(cause, detail));

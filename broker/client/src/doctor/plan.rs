@@ -86,6 +86,8 @@ pub struct Plan {
     pub to_issue: Option<TokenOrder>,
     /// The hub's name; every user name at a target starts with `<hubName>:`.
     pub hub_name: Option<String>,
+    /// The role that the target is, whose users start with `<hubName>:<role>:`.
+    pub role: Option<String>,
     /// The name of the TargetCluster, if the target is listed.
     pub target_name: Option<String>,
     /// The `Ready` condition of the Flux object of the start.
@@ -135,6 +137,7 @@ impl Plan {
     ) {
         self.target_name = Some(target.name.to_string());
         self.audiences = vec![target.audience.as_str().to_owned()];
+        self.role = target.role.as_ref().map(|it| it.role.to_string());
         self.own_issuers.extend(
             target
                 .target_issuer
@@ -225,6 +228,16 @@ impl Plan {
         secret_of(&self.token_evidence)
     }
 
+    /// Returns what every user name at the target starts with, before a colon. The users of a role
+    /// that lack the role's name would have the rights of the ServiceAccount itself.
+    pub(crate) fn expected_name(&self) -> Option<String> {
+        let hub = self.hub_name.clone()?;
+        Some(match &self.role {
+            Some(role) => format!("{hub}:{role}"),
+            None => hub,
+        })
+    }
+
     pub(crate) fn evidence(&self, file: Option<&[u8]>) -> Evidence {
         let entry = file.and_then(|file| entry_for(file, self.token_issuer().as_deref()));
         Evidence {
@@ -236,7 +249,7 @@ impl Plan {
             // The file's own entry is checked as the target's configuration, not here.
             issuer: self.issuer.clone(),
             audiences: self.audiences.clone(),
-            hub_name: self.hub_name.clone(),
+            hub_name: self.expected_name(),
             flux: self.flux.clone(),
             flux_account_missing: self.flux_account_missing.clone(),
             relying_party: self.relying_party,

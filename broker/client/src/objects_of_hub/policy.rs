@@ -8,11 +8,13 @@ use keyferry_api::config::{
 };
 use keyferry_api::issuer::Issuer;
 use keyferry_api::name::{AccessName, ObjectName};
+use keyferry_api::object_view::TargetView;
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::client::HubClient;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::{access_value, all_objects, target_value};
+use super::{access_value, all_objects, target_value, target_values};
 use crate::ClientError;
 use crate::checked_mint::issuer_of;
 
@@ -61,6 +63,27 @@ pub(crate) async fn with_target(
 ) -> Result<Configuration, ClientError> {
     let mut objects = StoredObjects::default();
     add_target(&mut objects, client, &configuration.server, target).await?;
+    Ok(with_policy(configuration, client, objects).await)
+}
+
+/// As [`with_target`], with every role at the target's cluster.
+///
+/// # Errors
+/// As [`with_target`]; the user may not list the TargetClusters.
+pub(crate) async fn with_cluster(
+    configuration: Configuration,
+    client: &HubClient,
+    target: &ObjectName,
+) -> Result<Configuration, ClientError> {
+    let mut objects = StoredObjects::default();
+    let server = &configuration.server;
+    add_target(&mut objects, client, server, target).await?;
+    for object in target_values(client).await? {
+        let same_as = TargetView::of(&object).spec.same_as;
+        if same_as.as_deref() == Some(target.as_str()) {
+            objects.targets.extend(judged_target(&object, server)?);
+        }
+    }
     Ok(with_policy(configuration, client, objects).await)
 }
 
@@ -120,18 +143,24 @@ async fn add_target(
     Ok(())
 }
 
-/// Reads one TargetCluster, if it has no mistake that hides its name. Refuses a spec that the server
-/// has not judged yet.
 async fn stored_target(
     client: &HubClient,
     server: &ServerConfiguration,
     target: &ObjectName,
 ) -> Result<Option<(ObjectName, StoredTarget)>, ClientError> {
-    let object = target_value(client, target).await?;
-    let read = object
-        .as_ref()
-        .and_then(|object| StoredTarget::read(object, server));
-    let Some((name, stored)) = read else {
+    match target_value(client, target).await? {
+        Some(object) => judged_target(&object, server),
+        None => Ok(None),
+    }
+}
+
+/// Reads a TargetCluster, if it has no mistake that hides its name. Refuses a spec that the server
+/// has not judged yet.
+fn judged_target(
+    object: &Value,
+    server: &ServerConfiguration,
+) -> Result<Option<(ObjectName, StoredTarget)>, ClientError> {
+    let Some((name, stored)) = StoredTarget::read(object, server) else {
         return Ok(None);
     };
     // Only the server has seen all targets, and its status says whether an older one has the

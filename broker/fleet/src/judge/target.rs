@@ -63,6 +63,7 @@ impl Judgement<'_> {
             relying_party: view.is_some_and(|it| it.spec.is_relying_party()),
             hub: view.is_some_and(|it| it.spec.hub),
             suspended: view.is_some_and(|it| it.spec.suspend),
+            role: view.and_then(role_of),
             address: self.address(view, users),
             audience: self.audience(view, users),
             issuer: status
@@ -252,6 +253,10 @@ impl Judgement<'_> {
     }
 
     fn address(&self, view: Option<&TargetView>, users: &[&AccessFacts]) -> Option<ForeignText> {
+        // A role is at the cluster of its base.
+        let base = view.and_then(|view| ObjectName::new(view.spec.same_as.as_deref()?).ok());
+        let base = base.and_then(|base| self.snapshot.targets.get(&base));
+        let view = base.map(|read| &read.view).or(view);
         let own = view.map(|view| view.spec.address.as_str());
         let own = own
             .filter(|address| !address.is_empty())
@@ -543,4 +548,10 @@ fn allow_facts(read: Option<&ReadTarget>) -> Vec<AllowFacts> {
         .flat_map(|rules| rules.iter())
         .map(facts)
         .collect()
+}
+
+/// Returns which role a target is, and of which one.
+fn role_of(view: &TargetView) -> Option<ForeignText> {
+    let (role, base) = view.spec.role.as_ref().zip(view.spec.same_as.as_ref())?;
+    Some(ForeignText::new(&format!("{role} of {base}")))
 }

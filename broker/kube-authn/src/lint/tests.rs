@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 
 use super::*;
 
+mod audiences;
 mod misread;
 
 const HEAD: &str =

@@ -3,6 +3,7 @@
 use keyferry_cel_kubernetes::{Expression, Input};
 use serde_json::Map;
 
+use super::audiences::find_many_audiences;
 use super::expressions::{Shape, find_shapes, without_literals};
 use super::prefixes::{self, Names};
 use super::{Finding, Severity, make_finding};
@@ -39,16 +40,8 @@ pub(super) fn find_traps(
     }
     for (index, jwt) in configuration.jwt.iter().enumerate() {
         let path = format!("jwt[{index}]");
-        if jwt.issuer.audiences.len() > 1 {
-            let path = format!("{path}.issuer.audiences");
-            findings.push(make_finding(
-                Code::ManyAudiences,
-                Severity::Warning,
-                &path,
-                Code::ManyAudiences.cause(),
-            ));
-        }
         let authenticator = compiled.and_then(|compiled| compiled.authenticators.get(index));
+        find_many_audiences(jwt, authenticator, &path, findings);
         for (name, names, mapping) in [
             ("username", Names::Users, &jwt.claim_mappings.username),
             ("groups", Names::Groups, &jwt.claim_mappings.groups),

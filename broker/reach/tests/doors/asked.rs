@@ -9,10 +9,19 @@ use keyferry_reach::world::World;
 
 use super::snapshot::{delete_deployments, now};
 
+/// The targets of a question about one.
+pub(super) fn with_target(name: &str) -> BTreeSet<ObjectName> {
+    BTreeSet::from([ObjectName::new(name).unwrap()])
+}
+
 pub(super) fn ask(world: &World, subject: Option<&str>) -> Answers {
+    ask_at(world, &with_target("prod"), subject)
+}
+
+fn ask_at(world: &World, targets: &BTreeSet<ObjectName>, subject: Option<&str>) -> Answers {
     let question = Question {
         request: Some(delete_deployments("apps")),
-        targets: BTreeSet::from([ObjectName::new("prod").unwrap()]),
+        targets: targets.clone(),
         subject: subject.map(|text| text.parse::<Subject>().unwrap()),
         is_thorough: true,
         now: now(),
@@ -30,7 +39,12 @@ pub(super) fn word(verdict: &Verdict) -> &'static str {
 
 /// The answer in one line: its word, and the first way, miss or doubts.
 pub(super) fn line(world: &World, subject: &str) -> String {
-    let answers = ask(world, Some(subject));
+    line_at(world, &with_target("prod"), subject)
+}
+
+/// The same about other targets.
+pub(super) fn line_at(world: &World, targets: &BTreeSet<ObjectName>, subject: &str) -> String {
+    let answers = ask_at(world, targets, Some(subject));
     let answer = answers.answers.first().unwrap();
     let detail = match &answer.verdict {
         Verdict::Yes { ways, .. } => {

@@ -130,7 +130,7 @@ impl Stage {
         }
         let read = &snapshot.targets[&ObjectName::new("healthy").unwrap()];
         let desires = Desires::of_files(None);
-        let desired = desires.desired_trust(&read.spec.as_ref().unwrap().name, read);
+        let desired = desires.desired_trust(&read.spec.as_ref().unwrap().name, read, &snapshot);
         let desired = desired.unwrap_or_else(|why| panic!("{why:?}"));
         file.set(desired.file(Minor::V1_37)).unwrap();
         Self {

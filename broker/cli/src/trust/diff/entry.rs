@@ -14,29 +14,53 @@ use super::expression::Meaning;
 use super::{Change, Difference, quoted};
 
 /// Returns every difference between an entry and the one that it should be. `path` is the place of
-/// the entry in its file.
+/// the entry in its file, and `targets` are its audiences, each with its TargetCluster.
+///
+/// The rules are compared for each audience as if the entry had only this one. So it does not count
+/// whether they are written for one audience or for several.
 pub(super) fn differences(
     path: &str,
     has: &JwtAuthenticator,
     should: &JwtAuthenticator,
+    targets: &[(&str, &str)],
 ) -> Vec<Difference> {
-    let mut entry_differences = EntryDifferences {
-        path: path.to_owned(),
-        differences: Vec::new(),
+    let mut whole = EntryDifferences::new(path, None);
+    whole.issuer(&has.issuer, &should.issuer, targets);
+    let compare = |audience| {
+        let mut compared = EntryDifferences::new(path, audience);
+        compared.authenticator(has, should);
+        compared.differences
     };
-    entry_differences.issuer(&has.issuer, &should.issuer);
-    entry_differences.rules(
-        "claimValidationRules",
-        &Rule::of_claim_rules(&has.claim_validation_rules),
-        &Rule::of_claim_rules(&should.claim_validation_rules),
-    );
-    entry_differences.mappings(&has.claim_mappings, &should.claim_mappings);
-    entry_differences.rules(
-        "userValidationRules",
-        &Rule::of_user_rules(&has.user_validation_rules),
-        &Rule::of_user_rules(&should.user_validation_rules),
-    );
-    entry_differences.differences
+    if let [(audience, _)] = targets {
+        let is_plain = has.issuer.audiences.len() <= 1;
+        whole
+            .differences
+            .extend(compare((!is_plain).then_some(*audience)));
+        return whole.differences;
+    }
+    // What the file lacks as a whole is one difference, and not one for each of its rules.
+    let accepted = |audience: &str| has.issuer.audiences.iter().any(|one| one == audience);
+    let compared: Vec<(&str, Vec<Difference>)> = targets
+        .iter()
+        .filter(|(audience, _)| accepted(audience))
+        .map(|(audience, target)| (*target, compare(Some(*audience))))
+        .collect();
+    for (target, differences) in &compared {
+        for difference in differences {
+            let is_of_all = compared.len() > 1
+                && compared
+                    .iter()
+                    .all(|(_, others)| others.contains(difference));
+            let named = Difference {
+                target: (!is_of_all).then(|| (*target).to_owned()),
+                ..difference.clone()
+            };
+            if !whole.differences.contains(&named) {
+                whole.differences.push(named);
+            }
+        }
+    }
+    whole.differences
 }
 
 /// A rule on the claims or on the user.
@@ -51,14 +75,17 @@ struct Rule<'a> {
 }
 
 impl<'a> Rule<'a> {
-    fn of_claim_rules(rules: &'a [ClaimValidationRule]) -> Vec<Self> {
-        let rules = rules.iter().enumerate().map(|(index, rule)| Self {
-            index,
-            claim: &rule.claim,
-            required_value: &rule.required_value,
-            expression: &rule.expression,
-            message: &rule.message,
-            meaning: Meaning::of(&rule.expression),
+    /// Reads the rules that concern the tokens for one audience.
+    fn of_claim_rules(rules: &'a [ClaimValidationRule], audience: Option<&str>) -> Vec<Self> {
+        let rules = rules.iter().enumerate().filter_map(|(index, rule)| {
+            Some(Self {
+                index,
+                claim: &rule.claim,
+                required_value: &rule.required_value,
+                expression: &rule.expression,
+                message: &rule.message,
+                meaning: Meaning::at_audience(&rule.expression, audience)?,
+            })
         });
         Self::with_joined_ranges(rules.collect())
     }
@@ -117,14 +144,39 @@ impl<'a> Rule<'a> {
 }
 
 /// The differences of an entry that were found so far.
-struct EntryDifferences {
-    path: String,
+struct EntryDifferences<'a> {
+    path: &'a str,
+    /// The audience for which rules are compared; `None` where the entries have only one.
+    audience: Option<&'a str>,
     differences: Vec<Difference>,
 }
 
-impl EntryDifferences {
+impl<'a> EntryDifferences<'a> {
+    fn new(path: &'a str, audience: Option<&'a str>) -> Self {
+        Self {
+            path,
+            audience,
+            differences: Vec::new(),
+        }
+    }
+
+    fn authenticator(&mut self, has: &JwtAuthenticator, should: &JwtAuthenticator) {
+        self.rules(
+            "claimValidationRules",
+            &Rule::of_claim_rules(&has.claim_validation_rules, self.audience),
+            &Rule::of_claim_rules(&should.claim_validation_rules, self.audience),
+        );
+        self.mappings(&has.claim_mappings, &should.claim_mappings);
+        self.rules(
+            "userValidationRules",
+            &Rule::of_user_rules(&has.user_validation_rules),
+            &Rule::of_user_rules(&should.user_validation_rules),
+        );
+    }
+
     fn add(&mut self, field: &str, change: Change) {
         self.differences.push(Difference {
+            target: None,
             path: format!("{}.{field}", self.path),
             change,
         });
@@ -157,7 +209,7 @@ impl EntryDifferences {
         }
     }
 
-    fn issuer(&mut self, has: &Issuer, should: &Issuer) {
+    fn issuer(&mut self, has: &Issuer, should: &Issuer, targets: &[(&str, &str)]) {
         self.text(
             "issuer.discoveryURL",
             &has.discovery_url,
@@ -172,7 +224,14 @@ impl EntryDifferences {
             );
         }
         let audiences = |issuer: &Issuer| issuer.audiences.iter().map(|one| quoted(one)).collect();
+        let before = self.differences.len();
         self.set("issuer.audiences", &audiences(has), &audiences(should));
+        for difference in self.differences.iter_mut().skip(before) {
+            let of = targets.iter().filter(|_| targets.len() > 1);
+            let is_lacking = |audience: &str| difference.change == Change::Lacks(quoted(audience));
+            let lacking = of.copied().find(|(audience, _)| is_lacking(audience));
+            difference.target = lacking.map(|(_, target)| target.to_owned());
+        }
         // For one audience, MatchAny is what an absent policy is.
         let policy = |issuer: &Issuer| match issuer.audience_match_policy.as_str() {
             "MatchAny" if issuer.audiences.len() <= 1 => String::new(),
@@ -229,6 +288,7 @@ impl EntryDifferences {
         has: &PrefixedClaimOrExpression,
         should: &PrefixedClaimOrExpression,
     ) {
+        let (has, should) = (&self.as_claim(has), &self.as_claim(should));
         self.text(&format!("{field}.claim"), &has.claim, &should.claim);
         let prefix = |source: &PrefixedClaimOrExpression| source.prefix.as_deref().map(quoted);
         self.value(&format!("{field}.prefix"), prefix(has), prefix(should));
@@ -239,8 +299,33 @@ impl EntryDifferences {
         );
     }
 
+    /// Writes an expression that prefixes a user's subject, for one of several audiences, as a claim
+    /// with a prefix.
+    fn as_claim(&self, source: &PrefixedClaimOrExpression) -> PrefixedClaimOrExpression {
+        let meaning = match self.audience {
+            Some(_) => Meaning::at_audience(&source.expression, self.audience),
+            None => None,
+        };
+        let prefix = match &meaning {
+            Some(Meaning::Text(text)) => text
+                .strip_prefix('\'')
+                .and_then(|text| text.strip_suffix("'+claims.sub"))
+                .filter(|prefix| !prefix.contains('\'')),
+            _ => None,
+        };
+        match prefix {
+            Some(prefix) => PrefixedClaimOrExpression {
+                claim: "sub".to_owned(),
+                prefix: Some(prefix.to_owned()),
+                expression: String::new(),
+            },
+            None => source.clone(),
+        }
+    }
+
     fn expression(&mut self, field: &str, has: &str, should: &str) {
-        if Meaning::of(has) != Meaning::of(should) {
+        let meaning = |expression: &str| Meaning::at_audience(expression, self.audience);
+        if meaning(has) != meaning(should) {
             self.text(field, has, should);
         }
     }

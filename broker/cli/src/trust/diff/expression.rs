@@ -26,6 +26,21 @@ impl Meaning {
         }
     }
 
+    /// Returns what the expression says of the tokens for one audience alone. `None` if it is true
+    /// for all of them. `audience` is absent where an entry has one for all.
+    pub(super) fn at_audience(expression: &str, audience: Option<&str>) -> Option<Self> {
+        let text = normal(expression);
+        if let Some(audience) = audience {
+            if let Some((guarded, rest)) = guarded(&text) {
+                return (guarded == audience).then(|| Self::of(rest));
+            }
+            if let Some(value) = value_of_audience(&text, audience) {
+                return Some(Self::Text(value));
+            }
+        }
+        Some(Self::of(&text))
+    }
+
     /// Returns the subjects of all ranges, if the ranges follow each other and leave none out.
     pub(super) fn joined<'a>(meanings: impl Iterator<Item = &'a Self>) -> Option<BTreeSet<String>> {
         let mut ranges: Vec<_> = meanings
@@ -74,7 +89,7 @@ impl Meaning {
 /// a way that is not read here, or that has a comment, stays as it is.
 fn normal(expression: &str) -> String {
     let expression = expression.trim();
-    if ["\\", "//", "\"\"\"", "'''"]
+    if ["\\", "\"\"\"", "'''"]
         .iter()
         .any(|odd| expression.contains(odd))
     {
@@ -97,6 +112,10 @@ fn normal(expression: &str) -> String {
             blank = true;
             continue;
         }
+        // An audience in a literal has such slashes too; here they begin a comment.
+        if character == '/' && !blank && out.ends_with('/') {
+            return expression.to_owned();
+        }
         let beside = is_operator(character) || out.chars().next_back().is_some_and(is_operator);
         if std::mem::take(&mut blank) && !beside {
             out.push(' ');
@@ -105,6 +124,52 @@ fn normal(expression: &str) -> String {
         quote = matches!(character, '\'' | '"').then_some(character);
     }
     out
+}
+
+/// Splits a normal expression `claims.aud[0]!='A'||REST` into the audience and the rest. A ternary
+/// would bind the guard too, and a comment could hide what follows.
+fn guarded(text: &str) -> Option<(&str, &str)> {
+    let literal = text.strip_prefix("claims.aud[0]!='")?;
+    let (audience, rest) = literal.split_once("'||")?;
+    (!audience.contains('\'') && !rest.contains('?') && !text.contains('\\'))
+        .then_some((audience, rest))
+}
+
+/// Returns the value for an audience in a normal expression `{'A':VALUE,'B':VALUE}[claims.aud[0]]`,
+/// with what follows.
+fn value_of_audience(text: &str, audience: &str) -> Option<String> {
+    let inside = text.strip_prefix('{')?;
+    let (mut depth, mut is_literal, mut members) = (0_usize, false, vec![String::new()]);
+    let mut end = None;
+    for (place, character) in inside.char_indices() {
+        match character {
+            '\'' => is_literal = !is_literal,
+            _ if is_literal => {}
+            '"' | '\\' | '?' => return None,
+            '(' | '[' | '{' => depth += 1,
+            '}' if depth == 0 => {
+                end = Some(place);
+                break;
+            }
+            ')' | ']' | '}' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                members.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        members.last_mut()?.push(character);
+    }
+    let rest = inside.get(end? + 1..)?.strip_prefix("[claims.aud[0]]")?;
+    if !members.iter().all(|member| member.starts_with('\'')) {
+        return None;
+    }
+    let key = format!("'{audience}':");
+    let mut values = members
+        .iter()
+        .filter_map(|member| member.strip_prefix(&key));
+    let value = values.next().filter(|_| values.next().is_none())?;
+    Some(format!("{value}{rest}"))
 }
 
 /// Returns the range and the subjects of a normal expression

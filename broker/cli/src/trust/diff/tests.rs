@@ -23,7 +23,7 @@ fn expected() -> TrustInputs {
 
 /// The file that `trust` prints.
 fn printed() -> String {
-    super::super::file(&expected().rules.entry(), Minor::V1_36)
+    super::super::file(&expected().text(), Minor::V1_36)
 }
 
 fn compared(file: &str) -> Comparison {

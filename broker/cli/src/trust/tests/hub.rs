@@ -42,6 +42,7 @@ fn known_hub(issuer: &str) -> KnownHub {
             discovery_certificate_authority: Some(std::fs::read_to_string(ca().path()).unwrap()),
             ..TargetClusterStatus::default()
         }),
+        unread_roles: None,
         namespaces: Ok([
             labels("tenant-a"),
             labels("tenant-b"),

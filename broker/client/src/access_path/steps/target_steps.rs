@@ -288,8 +288,10 @@ pub(super) fn target_of_policy(policy: &Policy, access: &TargetAccess, hub_name:
     let unknown =
         |kind, name: &str, detail: &str| PathStep::new(kind, name, StepState::Unknown, detail);
     let account = format!(
-        "{hub_name}:system:serviceaccount:{}:{}",
-        access.name.namespace, access.service_account
+        "{}system:serviceaccount:{}:{}",
+        target.username_prefix(hub_name),
+        access.name.namespace,
+        access.service_account
     );
     let user = unknown(
         "user",

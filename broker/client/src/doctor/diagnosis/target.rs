@@ -2,7 +2,7 @@
 
 use keyferry_api::reason::Reason;
 use keyferry_kube_authn::lint::{Severity, lint_file};
-use keyferry_kube_authn::prediction::quote_list;
+use keyferry_kube_authn::prediction::{audiences_of, quote_list};
 use keyferry_kube_authn::{Code, Minor};
 
 use super::token::ParsedToken;
@@ -70,6 +70,16 @@ fn by_review(words: &str, evidence: &Evidence, seen: &ParsedToken) -> (Finding, 
                 quote_list(&issuers_of(&file.bytes))
             );
         }
+    }
+    if code == Code::AudienceDiffers
+        && let Some(file) = &evidence.configuration
+    {
+        // A target that is a role needs a file with its audience beside the base's.
+        let audiences = audiences_of(&file.bytes, seen.issuer().unwrap_or_default());
+        detail = format!(
+            "{detail}; the audiences of the file are {}",
+            quote_list(&audiences)
+        );
     }
     // The target's own words are the cause. That it has another file explains them.
     if let Some(file) = &evidence.configuration

@@ -80,6 +80,7 @@ pub(super) fn target(name: &str) -> TargetFacts {
         relying_party: false,
         hub: false,
         suspended: false,
+        role: None,
         address: None,
         audience: None,
         issuer: Some(text("https://hub.test")),
