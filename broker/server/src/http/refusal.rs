@@ -93,7 +93,7 @@ impl RefusalText {
             (RefusalClass::Caller, Surface::Exchange) => Self::new(
                 StatusCode::BAD_REQUEST,
                 "invalid_request",
-                "the subject_token was not accepted",
+                with_claim(refusal, "the subject_token was not accepted"),
             ),
             (RefusalClass::Caller, Surface::Inputs) => Self::new(
                 StatusCode::UNAUTHORIZED,
@@ -103,7 +103,7 @@ impl RefusalText {
             (RefusalClass::Caller, Surface::Resource) => Self::new(
                 StatusCode::UNAUTHORIZED,
                 "invalid_token",
-                "the bearer token was not accepted",
+                with_claim(refusal, "the bearer token was not accepted"),
             ),
             (RefusalClass::Denied, Surface::Exchange) => Self::new(
                 StatusCode::BAD_REQUEST,
@@ -149,6 +149,17 @@ impl RefusalText {
             None => refusal.reason.to_string(),
         };
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error, description)
+    }
+}
+
+/// The text, with the claim of a verified token that no rule accepts. Every other fault of a token
+/// has the same text.
+fn with_claim(refusal: &Refusal, text: &str) -> String {
+    match &refusal.detail {
+        Some(detail) if refusal.reason == Reason::CallerClaimsMismatch => {
+            format!("{text}: {detail}")
+        }
+        _ => text.to_owned(),
     }
 }
 
