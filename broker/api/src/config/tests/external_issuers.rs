@@ -180,6 +180,20 @@ fn each_system_has_its_own_claims() {
             TokenUse::UntilExpiry,
         ),
         (
+            "GitHub",
+            "https://token.actions.githubusercontent.com",
+            OURS,
+            "{sub: \"repo:acme@1/app@2:ref:refs/heads/main\"}",
+            TokenUse::Once,
+        ),
+        (
+            "Kubernetes",
+            "https://oidc.eks.eu-west-1.amazonaws.com/id/1f0a",
+            OURS,
+            "{sub: \"system:serviceaccount:ci:runner\", /kubernetes.io/serviceaccount/uid: 1f0a}",
+            TokenUse::UntilExpiry,
+        ),
+        (
             "Other",
             "https://accounts.google.com",
             OURS,
@@ -258,6 +272,43 @@ fn a_value_that_meets_no_token_or_too_many_is_refused() {
         ),
         ("Pulumi", "{sub: \"pulumi:deploy:org:team\"}", ".sub"),
         ("SPIFFE", "{sub: example.com/x}", ".sub"),
+        ("Kubernetes", "{sub: runner}", ".sub"),
+        ("Kubernetes", "{sub: \"system:serviceaccount:ci\"}", ".sub"),
+        (
+            "Kubernetes",
+            "{sub: \"system:serviceaccount:ci:a:b\"}",
+            ".sub",
+        ),
+        (
+            "Kubernetes",
+            "{sub: \"system:serviceaccount:ci:a\", kubernetes.io/serviceaccount/uid: x}",
+            ".kubernetes.io/serviceaccount/uid",
+        ),
+        (
+            "GitHub",
+            "{sub: \"repo:acme/app:ref:refs/heads/main\", ref: refs/heads/main}",
+            "",
+        ),
+        (
+            "GitHub",
+            "{sub: \"repo:acme@1/app@2:pull_request\", repository_id: \"2\"}",
+            "",
+        ),
+        (
+            "GitHub",
+            "{repository_id: \"1\", ref: \"refs/heads/v[12]\"}",
+            ".ref",
+        ),
+        (
+            "Buildkite",
+            "{pipeline_id: x, build_branch: ^main}",
+            ".build_branch",
+        ),
+        (
+            "Bitbucket",
+            "{repositoryUuid: \"{x}\", branchName: \"release/?\"}",
+            ".branchName",
+        ),
         (
             "TerraformCloud",
             "{terraform_workspace_id: ws-1, terraform_run_phase: destroy}",
