@@ -71,10 +71,10 @@ pub(super) struct ServeArgs {
     /// is access to it.
     #[arg(long, requires = "check", hide_short_help = true)]
     network: bool,
-    /// Say which rule of externalIssuers accepts this token.
+    /// Say which rule of externalIssuers accepts this token, or which one nearly does.
     ///
-    /// With --check: a file with the token of a CI job or of another caller, or - for standard
-    /// input. Or else the nearest rule, and the claim that differs. Its signature is not checked.
+    /// With --check. The token of a CI job or of another caller: a file, or - for standard input.
+    /// Its signature is not checked.
     #[arg(long, value_name = "FILE", requires = "check", hide_short_help = true)]
     caller_token: Option<PathBuf>,
     /// A directory that outlives the container, for the last valid key journal.
