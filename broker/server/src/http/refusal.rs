@@ -299,12 +299,50 @@ pub fn secret_answer(
 mod tests {
     use axum::http::{StatusCode, header};
 
-    use super::busy_response;
+    use keyferry_api::reason::Reason;
+
+    use super::{RefusalText, Surface, busy_response};
+    use crate::broker::Refusal;
 
     #[test]
     fn who_finds_no_room_learns_when_to_ask_again() {
         let answer = busy_response(None);
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(answer.headers().contains_key(header::RETRY_AFTER));
+    }
+
+    #[test]
+    fn only_a_claim_that_no_rule_accepts_is_named() {
+        let text = |reason, surface| {
+            let detail = Some("no rule accepts its claim ref".to_owned());
+            let refusal = Refusal {
+                reason,
+                detail,
+                retry_after: None,
+            };
+            RefusalText::of(&refusal, surface).description
+        };
+        assert_eq!(
+            text(Reason::CallerClaimsMismatch, Surface::Exchange),
+            "the subject_token was not accepted: no rule accepts its claim ref"
+        );
+        assert_eq!(
+            text(Reason::CallerClaimsMismatch, Surface::Resource),
+            "the bearer token was not accepted: no rule accepts its claim ref"
+        );
+        for reason in [
+            Reason::CallerMalformed,
+            Reason::CallerRejected,
+            Reason::CallerAudienceMismatch,
+            Reason::CallerExpired,
+            Reason::CallerTokenReused,
+            Reason::CallerIdentityChanged,
+        ] {
+            assert_eq!(
+                text(reason, Surface::Exchange),
+                "the subject_token was not accepted",
+                "{reason}"
+            );
+        }
     }
 }

@@ -481,3 +481,40 @@ fn one_issuer_has_one_spelling_and_one_authority() {
     );
     assert_eq!(issuers(&format!("{GITLAB}{second}")).len(), 2);
 }
+
+/// The longest list, in which every rule is compared with every other: all entries have one issuer
+/// and one audience, and the claims that differ come last.
+#[test]
+fn the_longest_list_is_read_in_50_ms() {
+    let entries: String = (0..32)
+        .map(|entry| {
+            let rules: String = (0..64)
+                .map(|rule| {
+                    format!(
+                        "    - claims: {{environment: production, ref: refs/heads/main, \
+                         repository_id: \"{entry}{rule:02}\"}}\n"
+                    )
+                })
+                .collect();
+            format!(
+                "  - url: https://token.actions.githubusercontent.com\n    system: GitHub\n    \
+                 audience: https://keys.example.com\n    rules:\n{rules}    \
+                 serviceAccount: {{namespace: tenant-a, name: account-{entry}}}\n"
+            )
+        })
+        .collect();
+    let text = with(&entries);
+    let begin = std::time::Instant::now();
+    let count: usize = read(&text)
+        .unwrap()
+        .server
+        .external_issuers
+        .iter()
+        .map(|entry| entry.rules.len())
+        .sum();
+    let elapsed = begin.elapsed();
+    assert_eq!(count, 2048);
+    eprintln!("32 issuers x 64 rules were read and compared in {elapsed:?}");
+    // Without optimisation it takes several times as long.
+    assert!(cfg!(debug_assertions) || elapsed.as_millis() < 50, "{elapsed:?}");
+}
