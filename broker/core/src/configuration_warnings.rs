@@ -156,7 +156,9 @@ fn claim_problem(name: &str, value: &str) -> Option<&'static str> {
         "ref" if value.starts_with("heads/") || value.starts_with("tags/") => {
             Some("is a part of a ref; fix: write the whole one, such as refs/heads/main")
         }
-        "sub" | "repository" | "project_path" if value.contains("://") => {
+        "sub" | "repository" | "project_path"
+            if value.contains("://") && !value.starts_with("spiffe://") =>
+        {
             Some("is a URL, and CI systems write a path; fix: compare it with a token's claim")
         }
         _ => None,

@@ -13,6 +13,8 @@ use super::stage::{AUDIENCE, Stage};
 
 const PATH: &str = "/clusters/foreign";
 const UID_CLAIM: &str = "/kubernetes.io/serviceaccount/uid";
+/// The answer to every fault of a token.
+const SAME: &str = "the subject_token was not accepted";
 
 /// A cluster that publishes its documents on a server of its own, as managed clusters do.
 pub(crate) struct ForeignCluster {
@@ -102,7 +104,6 @@ pub(crate) async fn a_service_account_of_another_cluster_is_a_caller(
         let description = answer.json()?["error_description"].clone();
         Ok((description.as_str().unwrap_or_default().to_owned(), record))
     };
-    const SAME: &str = "the subject_token was not accepted";
     for audiences in [&["https://x.example.com"][..], &[AUDIENCE, "x"], &[]] {
         let (text, record) = refused(&foreign.token("runner", audiences).await?).await?;
         assert_eq!(text, SAME, "{audiences:?}");

@@ -22,6 +22,24 @@ struct Refused {
     names_claim: bool,
 }
 
+impl Refused {
+    /// Notes the answer, in which no value of any rule stands.
+    fn of(answer: &Answer, description: &str, shapes: &[Shape]) -> Self {
+        let (_, _, names) = split_answer(answer);
+        let mut values = shapes
+            .iter()
+            .flat_map(|shape| shape.rule.values().filter_map(Value::as_str));
+        let shown = names.as_deref().unwrap_or_default();
+        let value = values.find(|value| shown.contains(*value));
+        assert_eq!(value, None, "{description}: a rule's value in {shown}");
+        Self {
+            description: description.to_owned(),
+            request_id: answer.request_id.clone(),
+            names_claim: names.is_some(),
+        }
+    }
+}
+
 /// Splits the answer into what is the same for every fault, and the claims that it names.
 fn split_answer(answer: &Answer) -> (u16, String, Option<String>) {
     const NAMED: &str = ": no rule accepts its claim ";
@@ -39,10 +57,6 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
     let shapes = stage.all_shapes()?;
     let (mut tokens, mut refused) = (0, Vec::new());
     let mut expected: Option<[(u16, String); 3]> = None;
-    let values: Vec<&str> = shapes
-        .iter()
-        .flat_map(|shape| shape.rule.values().filter_map(Value::as_str))
-        .collect();
     for shape in &shapes {
         // The same token without the fault is admitted: only the fault is refused.
         admitted(&stage, shape, "good").await?;
@@ -63,16 +77,7 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
             for answer in &answers {
                 assert!(!answer.body.contains("eyJ"), "{what}: {}", answer.body);
                 assert!(answer.status >= 400, "{what}: {}", answer.body);
-                let (_, _, names) = split_answer(answer);
-                if let Some(names) = &names {
-                    let value = values.iter().find(|value| names.contains(**value));
-                    assert_eq!(value, None, "{what}: a rule's value in {names}");
-                }
-                refused.push(Refused {
-                    description: what.clone(),
-                    request_id: answer.request_id.clone(),
-                    names_claim: names.is_some(),
-                });
+                refused.push(Refused::of(answer, &what, &shapes));
             }
             if let [exchange, assertion, kubeconfig] = answers.as_slice() {
                 let bytes = [exchange, assertion, kubeconfig].map(|answer| {

@@ -331,90 +331,48 @@ type SystemRow = (
 
 /// A shape for each system that can have an issuer at an address of the tests. The issuers of Azure
 /// DevOps, Bitbucket and Buildkite are at the vendors' hosts alone.
-fn system_rows(gitlab: &Value) -> [SystemRow; 9] {
-    let often = |system: &str| json!({ "system": system, "tokenUse": "UntilExpiry" });
-    let none = json!({});
-    let subject = |text: &str| json!({ "sub": text });
-    let by_subject = Some(["sub", "sub", ""]);
-    let mut other = often("Other");
-    other["subject"] = json!("Immutable");
-    let mut terraform = often("TerraformCloud");
+fn system_rows(gitlab: &Value) -> Vec<SystemRow> {
+    let mut rows = project_rows(gitlab);
+    rows.extend(subject_rows());
+    rows
+}
+
+fn repeatable(system: &str) -> Value {
+    json!({ "system": system, "tokenUse": "UntilExpiry" })
+}
+
+/// Those whose rules name a project, and what may run there.
+fn project_rows(gitlab: &Value) -> Vec<SystemRow> {
+    let [circleci_project, circleci_ref] =
+        ["oidc.circleci.com/project-id", "oidc.circleci.com/vcs-ref"];
+    let mut terraform = repeatable("TerraformCloud");
     terraform["maxTokenLifetime"] = json!("2h");
-    let github = json!({ "event_name": "push", "repository_id": "2", "ref": "refs/heads/main" });
-    [
+    vec![
         (
             "CircleCI",
             "/circleci",
-            Some([
-                "oidc.circleci.com/project-id",
-                "oidc.circleci.com/vcs-ref",
-                "",
-            ]),
-            often("CircleCI"),
-            json!({
-                "oidc.circleci.com/project-id": "1f0a",
-                "oidc.circleci.com/vcs-ref": "refs/heads/main",
-            }),
-            none.clone(),
+            Some([circleci_project, circleci_ref, ""]),
+            repeatable("CircleCI"),
+            json!({ circleci_project: "1f0a", circleci_ref: "refs/heads/main" }),
+            json!({}),
         ),
         (
             "Forgejo",
             "/forgejo",
             None,
-            often("Forgejo"),
+            repeatable("Forgejo"),
             json!({ "repository_id": "42", "ref": "refs/heads/main", "ref_protected": "true" }),
             json!({ "event_name": "push" }),
-        ),
-        (
-            "GitHub's subject with numbers",
-            "/subjects",
-            Some(["sub", "sub", "event_name"]),
-            json!({ "system": "GitHub" }),
-            subject("repo:acme@1/app@2:ref:refs/heads/main"),
-            github,
         ),
         (
             "GitLab's system",
             "/gitlab-system",
             None,
-            often("GitLab"),
-            json!({ "project_id": "7", "ref": "main", "ref_type": "branch", "ref_protected": "true" }),
-            gitlab.clone(),
-        ),
-        (
-            "Kubernetes",
-            "/cluster",
-            Some(["sub", "/kubernetes.io/serviceaccount/uid", ""]),
-            often("Kubernetes"),
+            repeatable("GitLab"),
             json!({
-                "sub": "system:serviceaccount:ci:runner",
-                "/kubernetes.io/serviceaccount/uid": "5c1f0a",
+                "project_id": "7", "ref": "main", "ref_type": "branch", "ref_protected": "true",
             }),
-            none.clone(),
-        ),
-        (
-            "another system",
-            "/other-system",
-            by_subject,
-            other,
-            subject("f3a1"),
-            none.clone(),
-        ),
-        (
-            "Pulumi",
-            "/pulumi",
-            by_subject,
-            often("Pulumi"),
-            subject("pulumi:org:1f0a:env:2b"),
-            none.clone(),
-        ),
-        (
-            "SPIFFE",
-            "/spiffe",
-            by_subject,
-            often("SPIFFE"),
-            subject("spiffe://keyferry.test/ns/ci/sa/runner"),
-            none.clone(),
+            gitlab.clone(),
         ),
         (
             "HCP Terraform",
@@ -422,7 +380,56 @@ fn system_rows(gitlab: &Value) -> [SystemRow; 9] {
             Some(["terraform_workspace_id", "terraform_run_phase", ""]),
             terraform,
             json!({ "terraform_workspace_id": "ws-1f0a", "terraform_run_phase": "apply" }),
-            none,
+            json!({}),
+        ),
+    ]
+}
+
+/// Those whose rules name an exact subject.
+fn subject_rows() -> Vec<SystemRow> {
+    let by_subject = |name, path, settings, subject: &str| -> SystemRow {
+        let rule = json!({ "sub": subject });
+        (
+            name,
+            path,
+            Some(["sub", "sub", ""]),
+            settings,
+            rule,
+            json!({}),
+        )
+    };
+    let mut other = repeatable("Other");
+    other["subject"] = json!("Immutable");
+    let cluster_uid = "/kubernetes.io/serviceaccount/uid";
+    vec![
+        (
+            "GitHub's subject with numbers",
+            "/subjects",
+            Some(["sub", "sub", "event_name"]),
+            json!({ "system": "GitHub" }),
+            json!({ "sub": "repo:acme@1/app@2:ref:refs/heads/main" }),
+            json!({ "event_name": "push", "repository_id": "2" }),
+        ),
+        (
+            "Kubernetes",
+            "/cluster",
+            Some(["sub", cluster_uid, ""]),
+            repeatable("Kubernetes"),
+            json!({ "sub": "system:serviceaccount:ci:runner", cluster_uid: "5c1f0a" }),
+            json!({}),
+        ),
+        by_subject("another system", "/other-system", other, "f3a1"),
+        by_subject(
+            "Pulumi",
+            "/pulumi",
+            repeatable("Pulumi"),
+            "pulumi:org:1f0a:env:2b",
+        ),
+        by_subject(
+            "SPIFFE",
+            "/spiffe",
+            repeatable("SPIFFE"),
+            "spiffe://keyferry.test/ns/ci/sa/runner",
         ),
     ]
 }

@@ -516,5 +516,8 @@ fn the_longest_list_is_read_in_50_ms() {
     assert_eq!(count, 2048);
     eprintln!("32 issuers x 64 rules were read and compared in {elapsed:?}");
     // Without optimisation it takes several times as long.
-    assert!(cfg!(debug_assertions) || elapsed.as_millis() < 50, "{elapsed:?}");
+    assert!(
+        cfg!(debug_assertions) || elapsed.as_millis() < 50,
+        "{elapsed:?}"
+    );
 }
