@@ -240,7 +240,7 @@ mod tests {
                     callers
                         .run_check(move || {
                             let _ = held.lock().unwrap().recv();
-                            Ok(())
+                            Ok::<(), Reason>(())
                         })
                         .await
                 })
