@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use insta::assert_snapshot;
 use keyferry_integration::transcript::{Transcript, joined};
 use keyferry_keys::jwt::SigningAlgorithm;
 use keyferry_keys::testing::key;
+use keyferry_platform::clock::{Clock as _, SystemClock};
 use keyferry_testing::{Authority, EmbeddedHub, Fault, HubOptions, Route};
 
 /// All that a person sees of the check, for an external issuer at this address.
@@ -152,11 +152,8 @@ fn check_token(objects: &str, token: &str, path: &str) -> Transcript {
 
 #[test]
 fn a_callers_token_is_compared_with_the_rules_and_never_printed() {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
-    let token = |branch: &str, issued: u64| {
+    let now = SystemClock::start().now().wall.as_second();
+    let token = |branch: &str, issued: i64| {
         key(SigningAlgorithm::Es256).token(&serde_json::json!({
             "iss": "https://agent.buildkite.com", "aud": "https://keys.test", "sub": "x",
             "iat": issued, "exp": issued + 300, "jti": "one",
