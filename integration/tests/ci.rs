@@ -3,6 +3,7 @@
 
 mod audience;
 mod deploy;
+mod foreign_cluster;
 mod forged;
 mod refused_start;
 mod shapes;
@@ -45,6 +46,10 @@ fn tests(suite: Suite<Stage>) -> BoxedSuite {
         .test(
             "no_forged_or_mismatched_token_is_accepted",
             forged::no_forged_or_mismatched_token_is_accepted,
+        )
+        .test(
+            "a_service_account_of_another_cluster_is_a_caller",
+            foreign_cluster::a_service_account_of_another_cluster_is_a_caller,
         )
         .test(
             "an_audience_gets_tokens_and_no_kubeconfig",

@@ -20,7 +20,7 @@ use crate::ui;
 use self::document::{SignatureState, TokenDocument};
 
 pub(crate) use self::document::KeySetError;
-pub(crate) use self::token_source::TokenFileError;
+pub(crate) use self::token_source::{TokenFileError, read_token};
 
 /// The flags of `keyferry inspect`.
 #[derive(Args)]

@@ -1,5 +1,6 @@
 //! `keyferry serve`: runs the server, or checks its configuration.
 
+mod caller_token;
 mod listener_args;
 mod published_keys;
 
@@ -22,6 +23,7 @@ use keyferry_server::http::listener::{
 };
 use tracing_subscriber::EnvFilter;
 
+use self::caller_token::check_caller_token;
 use self::listener_args::ListenerArgs;
 use self::published_keys::{KeysFinding, check_published_keys};
 use super::version::{COMMIT, VERSION};
@@ -69,6 +71,12 @@ pub(super) struct ServeArgs {
     /// is access to it.
     #[arg(long, requires = "check", hide_short_help = true)]
     network: bool,
+    /// Say which rule of externalIssuers accepts this token, or which one nearly does.
+    ///
+    /// With --check. The token of a CI job or of another caller: a file, or - for standard input.
+    /// Its signature is not checked.
+    #[arg(long, value_name = "FILE", requires = "check", hide_short_help = true)]
+    caller_token: Option<PathBuf>,
     /// A directory that outlives the container, for the last valid key journal.
     ///
     /// A process needs it if it starts while the hub is unreachable.
@@ -120,7 +128,8 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
     };
     if args.check {
         let network = args.network.then_some(&args.addresses);
-        return check(&args.config, overrides, &args.hub.named(), network).await;
+        let token = args.caller_token.as_deref();
+        return check(&args.config, overrides, &args.hub.named(), network, token).await;
     }
     start_log();
     tracing::info!(
@@ -179,12 +188,14 @@ fn pod_name(text: &str) -> Result<ObjectName, PodNameError> {
     Ok(ObjectName::new(text)?)
 }
 
-/// Checks the file. With `network`, also checks what the issuers publish, within these addresses.
+/// Checks the file. With `network`, also checks what the issuers publish, within these addresses;
+/// with `token`, which rule accepts that of a caller.
 async fn check(
     path: &Path,
     overrides: Overrides,
     hub: &HubAccess,
     network: Option<&AddressArgs>,
+    token: Option<&Path>,
 ) -> ExitCode {
     match config_file::read_config_file(path, overrides) {
         Ok(configuration) => {
@@ -207,6 +218,11 @@ async fn check(
             let now = SystemClock::start().now().wall;
             for warning in configuration_warnings(&configuration, now) {
                 ui::note(&format!("warning: {warning}"));
+            }
+            if let Some(token) = token
+                && let Err(failed) = check_caller_token(token, server, now)
+            {
+                return failed;
             }
             if let Err(error) = check_certificates(server, hub).await {
                 return ui::command_failed(&error.into());

@@ -10,7 +10,9 @@
 
 use std::path::{Path, PathBuf};
 
-use keyferry_api::config::{self, TokenUse};
+use jiff::Timestamp;
+use keyferry_api::config::{self, ExternalSystem, TokenUse};
+use keyferry_core::configuration_warnings::configuration_warnings;
 use serde_json::{Value, json};
 
 fn folder() -> PathBuf {
@@ -79,8 +81,35 @@ fn no_workflow_has_a_secret_or_a_right_that_it_does_not_use() {
         "gitlab-ci.yaml",
         "push-artifact.yaml",
         "release-artifact.yaml",
+        "systems",
     ];
     assert_eq!(files, known, "every file is checked here");
+}
+
+/// Each file has one entry. The server takes it, and warns of it only where no rule of the system
+/// can be better.
+#[test]
+fn each_system_has_an_example_that_the_server_takes() {
+    let mut systems = Vec::new();
+    for file in std::fs::read_dir(folder().join("systems")).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let configuration = config::read(&text(&format!("systems/{name}"))).unwrap();
+        let [entry] = configuration.server.external_issuers.as_slice() else {
+            panic!("{name}: one entry");
+        };
+        let system = entry.system.unwrap();
+        systems.push(format!("{system:?}"));
+        let warnings = configuration_warnings(&configuration, Timestamp::UNIX_EPOCH);
+        let is_known = system == ExternalSystem::AzureDevOps;
+        assert_eq!(
+            warnings.len(),
+            usize::from(is_known),
+            "{name}: {warnings:?}"
+        );
+    }
+    systems.sort();
+    let all: Vec<_> = ExternalSystem::ALL.iter().map(|(name, _)| *name).collect();
+    assert_eq!(systems, all);
 }
 
 #[test]

@@ -6,6 +6,9 @@ use std::process::Command;
 
 use insta::assert_snapshot;
 use keyferry_integration::transcript::{Transcript, joined};
+use keyferry_keys::jwt::SigningAlgorithm;
+use keyferry_keys::testing::key;
+use keyferry_platform::clock::{Clock as _, SystemClock};
 use keyferry_testing::{Authority, EmbeddedHub, Fault, HubOptions, Route};
 
 /// All that a person sees of the check, for an external issuer at this address.
@@ -114,4 +117,69 @@ async fn an_issuer_that_the_server_cannot_read_either_is_a_mistake() {
     issuer.set_fault(Route::Jwks, keys(&" ".repeat(2 << 20)));
     let shown = [unknown_ca, not_found, check(&issuer, &NETWORK)];
     assert_snapshot!("an-issuer-that-the-server-cannot-read", joined(&shown));
+}
+
+/// All that a person sees of the check of a token, which is the text of the file `token`.
+fn check_token(objects: &str, token: &str, path: &str) -> Transcript {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\n\
+         publicURL: https://keyferry.test\n{objects}\
+         discovery: {{tls: {{secretName: tls}}}}\napi: {{tls: {{secretName: tls}}}}\n\
+         externalIssuers:\n- url: https://agent.buildkite.com\n  system: Buildkite\n  \
+         audience: https://keys.test\n  \
+         rules: [{{claims: {{pipeline_id: p, queue_id: q, build_branch: main}}}}]\n  \
+         serviceAccount: {{namespace: tenant-a, name: deployer}}\n"
+    );
+    std::fs::write(folder.path().join("config.yaml"), text).unwrap();
+    std::fs::write(folder.path().join("token"), token).unwrap();
+    let words = [
+        "serve",
+        "--check",
+        "--config",
+        "config.yaml",
+        "--caller-token",
+        path,
+    ];
+    let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
+        .args(words)
+        .current_dir(folder.path())
+        .env_clear()
+        .output()
+        .unwrap();
+    Transcript::new("keyferry", &words, &output).with_name(token, "TOKEN")
+}
+
+#[test]
+fn a_callers_token_is_compared_with_the_rules_and_never_printed() {
+    let now = SystemClock::start().now().wall.as_second();
+    let token = |branch: &str, issued: i64| {
+        key(SigningAlgorithm::Es256).token(&serde_json::json!({
+            "iss": "https://agent.buildkite.com", "aud": "https://keys.test", "sub": "x",
+            "iat": issued, "exp": issued + 300, "jti": "one",
+            "pipeline_id": "p", "queue_id": "q", "build_branch": branch,
+        }))
+    };
+    let accepted = token("main", now);
+    let in_a_file = check_token("", &accepted, "token");
+    let on_the_hub = check_token("objects: CustomResources\n", &accepted, "token");
+    let shown = [
+        in_a_file,
+        check_token("", &token("next\u{202e}\nfix: x", now), "token"),
+        check_token("", &token("main", now - 900), "token"),
+        check_token("", "no token", "token"),
+        check_token("", &"x".repeat(100_000), "token"),
+        check_token("", &accepted, &accepted),
+    ];
+    for transcript in shown.iter().chain([&on_the_hub]) {
+        let text = transcript.to_string();
+        let payload = accepted.split('.').nth(1).unwrap();
+        assert!(!text.contains(payload), "{text}");
+    }
+    assert!(
+        on_the_hub
+            .to_string()
+            .contains("accepts it for ServiceAccount")
+    );
+    assert_snapshot!("a-callers-token", joined(&shown));
 }

@@ -13,6 +13,7 @@ use keyferry_keys::client_certificate::IssuedCertificate;
 use serde::Serialize;
 
 use crate::authorise::{Grant, Pair, Requester};
+use crate::caller::external::RefusedClaim;
 use crate::caller::{ExternalIdentity, VerifiedCaller};
 use crate::request_id::RequestId;
 
@@ -38,6 +39,8 @@ pub struct AuditRecord {
     pub caller: Option<VerifiedCaller>,
     /// The client certificate that identified no caller.
     pub refused_certificate: Option<RefusedCertificate>,
+    /// The claim of an external caller's token that no rule accepts.
+    pub refused_claim: Option<Box<RefusedClaim>>,
     /// The credential for fleet inputs that was presented, by its name.
     pub input_credential: Option<ObjectName>,
     /// The client certificate by which it was presented, if it was.
@@ -110,6 +113,7 @@ impl AuditRecord {
             caller_issuer: external.map(|external| external.issuer().as_str()),
             caller_subject: external.map(|external| one_line(external.subject())),
             caller_run: external.and_then(ExternalIdentity::run).map(one_line),
+            caller_claim: self.refused_claim.as_deref().map(AuditClaim::of),
             access: access.map(AccessName::to_string),
             service_account: account
                 .map(|account| format!("{}/{}", account.namespace, account.name)),
@@ -160,6 +164,9 @@ struct AuditLine<'a> {
     /// The run or job that such a token names.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_run: Option<String>,
+    /// The claim of such a token by which it misses the nearest rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller_claim: Option<AuditClaim<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_certificate: Option<AuditCertificate<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -240,6 +247,27 @@ impl<'a> AuditCertificate<'a> {
             fingerprint: Some(&refused.fingerprint),
             fault: Some(refused.fault.as_str()),
             ..Self::default()
+        }
+    }
+}
+
+/// The claim by which a token misses the nearest rule, in the audit log.
+#[derive(Serialize)]
+struct AuditClaim<'a> {
+    name: String,
+    /// What the token has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    /// The rule, as a path of the configuration.
+    rule: String,
+}
+
+impl<'a> AuditClaim<'a> {
+    fn of(claim: &'a RefusedClaim) -> Self {
+        Self {
+            name: foreign_text::one_line(&claim.name, MOST_CHARACTERS),
+            value: claim.value.as_deref(),
+            rule: claim.rule_path(),
         }
     }
 }

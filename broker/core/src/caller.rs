@@ -52,7 +52,7 @@ use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_keys::verify::{self, ClaimsError, Expected};
 
-pub use external::ExternalIdentity;
+pub use external::{CallerRefusal, ExternalIdentity};
 pub use presented::PresentedToken;
 
 /// The rules that every caller's token must meet.

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use keyferry_api::config::{
-    CertificateSource, Configuration, EventClaim, ExternalIssuer, GITHUB_EVENT, GITLAB_EVENT,
-    TargetCluster,
+    CertificateSource, ClaimRule, Configuration, EventClaim, ExternalIssuer, ExternalSystem,
+    GITHUB_EVENT, GITLAB_EVENT, TargetCluster,
 };
 use keyferry_keys::ca_bundle::CaBundle;
 
@@ -67,7 +67,20 @@ fn issuer_warnings(issuer: &ExternalIssuer) -> Vec<String> {
         Some(system) => system.facts().event.into_iter().collect(),
         None => vec![&GITHUB_EVENT, &GITLAB_EVENT],
     };
+    if issuer.url.as_str() == "https://accounts.google.com" {
+        warnings.push(format!(
+            "externalIssuers {}: it publishes its keys at another origin, where the server reads \
+             none, so no token of it is accepted; fix: use the identity of another system",
+            issuer.url
+        ));
+    }
     for rule in &issuer.rules {
+        let admits = issuer
+            .system
+            .and_then(|system| wide_rule_problem(system, rule));
+        warnings.extend(
+            admits.map(|problem| format!("externalIssuers {}: the rule {problem}", issuer.url)),
+        );
         for (name, value) in &rule.claims {
             let is_of_outsiders = events
                 .iter()
@@ -85,6 +98,41 @@ fn issuer_warnings(issuer: &ExternalIssuer) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// How a rule admits more than it seems to say, which no other claim of it prevents.
+fn wide_rule_problem(system: ExternalSystem, rule: &ClaimRule) -> Option<&'static str> {
+    let has = |name: &str| rule.claims.contains_key(name);
+    match system {
+        ExternalSystem::AzureDevOps => Some(
+            "admits a token that a job sends to any other service, because all of them have one \
+             audience; fix: let the job log in to services alone that you trust",
+        ),
+        ExternalSystem::Buildkite if !has("cluster_id") && !has("queue_id") => Some(
+            "admits a branch of that name in a fork, if the pipeline builds forks without a prefix; \
+             fix: turn that off, or add the queue_id of agents that build none",
+        ),
+        ExternalSystem::CircleCI if !has("oidc.circleci.com/vcs-origin") => Some(
+            "admits a branch of that name in a fork, if forks get secrets; fix: add \
+             oidc.circleci.com/vcs-origin",
+        ),
+        ExternalSystem::Forgejo if !has("ref_protected") => Some(
+            "admits a ref that no rule of Forgejo need protect; fix: add ref_protected: \"true\"",
+        ),
+        ExternalSystem::Kubernetes if !has("/kubernetes.io/serviceaccount/uid") => Some(
+            "admits a ServiceAccount that somebody recreates under that name; fix: add its \
+             metadata.uid as /kubernetes.io/serviceaccount/uid",
+        ),
+        ExternalSystem::TerraformCloud
+            if rule.claims.get("terraform_run_phase").map(String::as_str) == Some("plan") =>
+        {
+            Some(
+                "admits plans, which run the code of a pull request before anyone has read it; \
+                 fix: be sure that the ServiceAccount may only read",
+            )
+        }
+        _ => None,
+    }
 }
 
 /// Why a rule with this value is likely to meet no token: texts are compared byte for byte.
@@ -108,7 +156,9 @@ fn claim_problem(name: &str, value: &str) -> Option<&'static str> {
         "ref" if value.starts_with("heads/") || value.starts_with("tags/") => {
             Some("is a part of a ref; fix: write the whole one, such as refs/heads/main")
         }
-        "sub" | "repository" | "project_path" if value.contains("://") => {
+        "sub" | "repository" | "project_path"
+            if value.contains("://") && !value.starts_with("spiffe://") =>
+        {
             Some("is a URL, and CI systems write a path; fix: compare it with a token's claim")
         }
         _ => None,
@@ -197,6 +247,177 @@ mod tests {
                 super::claim_problem(name, value).is_some(),
                 warns,
                 "{name}: {value}"
+            );
+        }
+    }
+
+    /// An entry with this URL, rule and further fields.
+    fn entry(url: &str, rule: &str, further: &str) -> String {
+        format!(
+            "{}externalIssuers:\n- url: {url}\n  audience: https://keys.example.com\n  \
+             rules: [{{claims: {rule}}}]\n  serviceAccount: {{namespace: a, name: b}}\n{further}",
+            crate::import::TEST_HEAD.trim_end_matches("---\n")
+        )
+    }
+
+    /// What `serve --check` says to an entry: the first mistake with its fix, or all warnings.
+    fn said(text: &str) -> Result<String, String> {
+        let now = jiff::Timestamp::from_second(NOW).unwrap();
+        match config::read(text) {
+            Ok(configuration) => Ok(configuration_warnings(&configuration, now).join("\n")),
+            Err(mistakes) => {
+                let first = mistakes.mistakes.first().unwrap();
+                Err(format!("{} {}; {}", first.path, first.problem, first.fix))
+            }
+        }
+    }
+
+    /// A public report of a rule for a system that the configuration did not know: its entry as
+    /// written, with the system named, and what each gets.
+    struct Report {
+        url: &'static str,
+        rule: &'static str,
+        /// Of the entry as written: words of the mistake, or of the warning.
+        written: Result<&'static str, &'static str>,
+        /// The lines that name the system.
+        system: &'static str,
+        named: Result<&'static str, &'static str>,
+    }
+
+    const REPORTS: [Report; 10] = [
+        Report {
+            url: "https://agent.buildkite.com",
+            rule: "{organization_slug: acme, pipeline_slug: app, build_branch: main}",
+            written: Err("write system: Buildkite into the entry"),
+            system: "  system: Buildkite\n",
+            named: Err("has not pipeline_id"),
+        },
+        Report {
+            url: "https://agent.buildkite.com",
+            rule: "{organization_id: 1f0a, pipeline_id: 2b3c, build_branch: main}",
+            written: Err("write system: Buildkite into the entry"),
+            system: "  system: Buildkite\n",
+            named: Ok("in a fork"),
+        },
+        Report {
+            url: "https://oidc.circleci.com/org/1f0a",
+            rule: "{oidc.circleci.com/project-id: 2b3c, oidc.circleci.com/vcs-ref: refs/heads/main}",
+            written: Err("write system: CircleCI into the entry"),
+            system: "  system: CircleCI\n",
+            named: Ok("vcs-origin"),
+        },
+        Report {
+            url: "https://vstoken.dev.azure.com/1f0a",
+            rule: "{prj_id: 2b3c, def_id: '12', rpo_ref: refs/heads/main}",
+            written: Err("write system: AzureDevOps into the entry"),
+            system: "  system: AzureDevOps\n",
+            named: Err("write api://AzureADTokenExchange"),
+        },
+        Report {
+            url: "https://accounts.google.com",
+            rule: "{sub: '1234567890'}",
+            written: Err("write system"),
+            system: "  system: Other\n  subject: Immutable\n",
+            named: Ok("at another origin"),
+        },
+        Report {
+            url: "https://spire.example.com",
+            rule: "{sub: spiffe://example.com/ns/a/sa/b}",
+            written: Err("write system"),
+            system: "  system: SPIFFE\n",
+            named: Ok(""),
+        },
+        Report {
+            url: "https://keycloak.example.com/realms/corp",
+            rule: "{azp: ci-robot, sub: f3a1}",
+            written: Err("write system"),
+            system: "  system: Other\n  subject: Immutable\n",
+            named: Ok(""),
+        },
+        Report {
+            url: "https://oidc.eks.eu-west-1.amazonaws.com/id/ABCDEF",
+            rule: "{sub: 'system:serviceaccount:ci:runner'}",
+            written: Err("write system"),
+            system: "  system: Kubernetes\n",
+            named: Ok("recreates"),
+        },
+        Report {
+            url: "https://token.actions.githubusercontent.com",
+            rule: "{repository_id: '74', ref: refs/heads/*}",
+            written: Ok("it meets no token"),
+            system: "  system: GitHub\n",
+            named: Err("has a *"),
+        },
+        Report {
+            url: "https://kubernetes.default.svc.cluster.local",
+            rule: "{sub: 'system:serviceaccount:ci:runner'}",
+            written: Err("distributions give to every cluster"),
+            system: "  system: Kubernetes\n",
+            named: Err("distributions give to every cluster"),
+        },
+    ];
+
+    #[test]
+    fn each_reported_rule_is_taken_or_refused_with_its_reason() {
+        for report in &REPORTS {
+            let (url, rule) = (report.url, report.rule);
+            for (further, expected) in [("", report.written), (report.system, report.named)] {
+                let shown = said(&entry(url, rule, further));
+                let matches = match (&shown, expected) {
+                    (Ok(shown), Ok("")) => shown.is_empty(),
+                    (Ok(shown), Ok(words)) | (Err(shown), Err(words)) => shown.contains(words),
+                    _ => false,
+                };
+                assert!(matches, "{url} {rule} {further}: {shown:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_that_admits_more_than_it_says_is_warned_of() {
+        let uid = "{sub: 'system:serviceaccount:ci:runner', /kubernetes.io/serviceaccount/uid: x}";
+        for (system, rule, words) in [
+            ("Kubernetes", uid, ""),
+            (
+                "TerraformCloud",
+                "{terraform_workspace_id: ws-1, terraform_run_phase: plan}",
+                "admits plans",
+            ),
+            (
+                "TerraformCloud",
+                "{terraform_workspace_id: ws-1, terraform_run_phase: apply}",
+                "",
+            ),
+            (
+                "Forgejo",
+                "{repository_id: '1', ref: refs/heads/main}",
+                "ref_protected",
+            ),
+            (
+                "Forgejo",
+                "{repository_id: '1', ref: refs/heads/main, ref_protected: 'true'}",
+                "",
+            ),
+            (
+                "GitHub",
+                "{repository_id: '1', ref: refs/heads/main, event_name: pull_request_target}",
+                "may be caused by those who may not write",
+            ),
+            (
+                "GitHub",
+                "{repository_id: '1', environment: 'production '}",
+                "white space",
+            ),
+        ] {
+            let text = entry(
+                "https://x.example.com",
+                rule,
+                &format!("  system: {system}\n"),
+            );
+            let warned = said(&text).unwrap();
+            assert!(
+                warned.contains(words) && warned.is_empty() == words.is_empty(),
+                "{system} {rule}: {warned}"
             );
         }
     }

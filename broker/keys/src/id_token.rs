@@ -18,13 +18,9 @@ impl IdTokenClaims {
     /// Reads the claims of a token, verified or not.
     ///
     /// # Errors
-    /// [`ClaimsFormError`] names the first claim that is missing or of the wrong form. A token that
-    /// also has the claim `kubernetes.io` is not an id-token.
+    /// [`ClaimsFormError`] names the first claim that is missing or of the wrong form.
     pub fn read(jwt: &UnverifiedJwt) -> Result<Self, ClaimsFormError> {
         let claims = jwt.claims();
-        if claims.contains_key("kubernetes.io") {
-            return Err(ClaimsFormError::WrongForm("kubernetes.io"));
-        }
         Ok(Self {
             registered: RegisteredClaims::read(claims)?,
             subject: require_claim(read_text(claims, "sub", "sub")?, "sub")?.to_owned(),
@@ -42,19 +38,32 @@ impl IdTokenClaims {
         &self.subject
     }
 
+    /// Whether it has the claim `kubernetes.io`, which every bound token of a ServiceAccount has and
+    /// no id-token.
+    pub fn is_service_account_token(&self) -> bool {
+        self.members.contains_key("kubernetes.io")
+    }
+
     /// Returns a claim that is a string of at most 1024 bytes; `None` for any other value. Issuers
     /// write ids as strings, and `1` and `"1"` must not be equal. A name that begins with `/` is a
     /// JSON Pointer (RFC 6901) to a string inside objects.
     pub fn claim(&self, name: &str) -> Option<&str> {
-        let value = match name.strip_prefix('/') {
-            None => self.members.get(name)?,
-            Some(steps) => {
-                let mut steps = steps.split('/').map(unescape_step);
-                let first = self.members.get(&steps.next()?)?;
-                steps.try_fold(first, |value, step| value.as_object()?.get(&step))?
-            }
+        let text = self.member(name)?.as_str()?;
+        (text.len() <= MAX_CLAIM_BYTES).then_some(text)
+    }
+
+    /// Whether it has a claim of this name, of whatever form.
+    pub fn has_claim(&self, name: &str) -> bool {
+        self.member(name).is_some()
+    }
+
+    fn member(&self, name: &str) -> Option<&Value> {
+        let Some(steps) = name.strip_prefix('/') else {
+            return self.members.get(name);
         };
-        value.as_str().filter(|text| text.len() <= MAX_CLAIM_BYTES)
+        let mut steps = steps.split('/').map(unescape_step);
+        let first = self.members.get(&steps.next()?)?;
+        steps.try_fold(first, |value, step| value.as_object()?.get(&step))
     }
 }
 
@@ -95,6 +104,7 @@ mod tests {
         let read = read(&claims()).unwrap();
         assert_eq!(read.claim("repository_id"), Some("42"));
         assert_eq!(read.claim("run_attempt"), None, "a number is no text");
+        assert!(read.has_claim("run_attempt") && !read.has_claim("absent"));
         assert_eq!(
             (read.claim("empty"), read.claim("absent")),
             (Some(""), None)
@@ -128,16 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_claim_and_a_service_accounts_token_are_refused() {
+    fn a_missing_claim_is_refused_and_a_service_accounts_token_is_told() {
         for claim in ["iss", "sub", "aud", "iat", "exp"] {
             let mut without = claims();
             without.as_object_mut().unwrap().remove(claim);
             assert_eq!(read(&without), Err(ClaimsFormError::Missing(claim)));
         }
-        assert_eq!(
-            read(&hub_claims()),
-            Err(ClaimsFormError::WrongForm("kubernetes.io"))
-        );
+        assert!(read(&hub_claims()).unwrap().is_service_account_token());
+        assert!(!read(&claims()).unwrap().is_service_account_token());
         let mut long = claims();
         long["repository_id"] = "1".repeat(1025).into();
         assert_eq!(read(&long).unwrap().claim("repository_id"), None);

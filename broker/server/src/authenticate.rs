@@ -13,7 +13,7 @@ use keyferry_api::config::InputCredential;
 use keyferry_api::issuer::Issuer;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccountIdentity;
-use keyferry_core::caller::{CallerRules, PresentedToken, VerifiedCaller};
+use keyferry_core::caller::{CallerRefusal, CallerRules, PresentedToken, VerifiedCaller};
 use keyferry_core::inputs::credential::InputCaller;
 use keyferry_hub::ports::{Hub, HubError};
 use keyferry_issuer::publication::Publisher;
@@ -141,18 +141,18 @@ impl Authenticator {
     /// the limit of its source.
     ///
     /// # Errors
-    /// A `Caller…` reason, [`Reason::HubUnreachable`], [`Reason::RateLimited`],
-    /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
+    /// A `Caller…` reason, with the claim that no rule accepts; or [`Reason::HubUnreachable`],
+    /// [`Reason::RateLimited`], [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
     pub async fn authenticate(
         &self,
         token: &PresentedToken<'_>,
         source: Source,
-    ) -> Result<Authentication, Reason> {
+    ) -> Result<Authentication, CallerRefusal> {
         let published = self.publisher.borrow_current();
         let issuer = &published.as_ref().ok_or(Reason::HubUnreachable)?.issuer;
         let key = self.token_key(token, issuer);
         if let Some(known) = self.external.as_ref().and_then(|it| it.cached_caller(&key)) {
-            return known.map(|caller| fresh_authentication(caller, key));
+            return Ok(fresh_authentication(known?, key));
         }
         let is_known = match self.reviewer.reviews.lookup(&key) {
             Lookup::Fresh(caller) => return Ok(fresh_authentication(caller, key)),
@@ -160,7 +160,7 @@ impl Authenticator {
             Lookup::Stale(_) => true,
             Lookup::Refused(reason) => {
                 self.count_unreadable(source)?;
-                return Err(reason);
+                return Err(reason.into());
             }
             Lookup::Unknown => {
                 self.count_unreadable(source)?;
@@ -186,7 +186,7 @@ impl Authenticator {
             require_pod_bound,
         };
         drop(published);
-        self.review_token(token, rules, key, is_known).await
+        Ok(self.review_token(token, rules, key, is_known).await?)
     }
 
     /// Counts a request without a readable token towards the limit of its source.

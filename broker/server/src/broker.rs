@@ -16,7 +16,7 @@ use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
 use keyferry_core::audit::{AuditRecord, RefusedCertificate, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
-use keyferry_core::caller::VerifiedCaller;
+use keyferry_core::caller::{CallerRefusal, VerifiedCaller};
 use keyferry_core::inputs::credential::InputCaller;
 use keyferry_core::request_id::RequestId;
 use keyferry_hub::live::LiveObjects;
@@ -416,10 +416,22 @@ impl Broker {
         &self,
         request: &Request<'_>,
         record: &mut AuditRecord,
-    ) -> Result<Authentication, Reason> {
+    ) -> Result<Authentication, Refusal> {
         let authenticator = &self.parts.authenticator;
         match &request.credential {
-            Credential::Token(token) => authenticator.authenticate(token, request.source).await,
+            Credential::Token(token) => authenticator
+                .authenticate(token, request.source)
+                .await
+                .map_err(|CallerRefusal { reason, claim }| {
+                    let refusal = Refusal {
+                        detail: claim
+                            .as_ref()
+                            .map(|claim| format!("no rule accepts its claim {}", claim.disclosed)),
+                        ..reason.into()
+                    };
+                    record.refused_claim = claim;
+                    refusal
+                }),
             Credential::Certificate(chain) => authenticator
                 .authenticate_certificate(chain, request.source)
                 .await
@@ -428,7 +440,7 @@ impl Broker {
                         fingerprint: chain.fingerprint().into(),
                         fault,
                     });
-                    refusal.reason
+                    refusal.reason.into()
                 }),
         }
     }

@@ -14,7 +14,7 @@ use keyferry_api::issuer::Issuer;
 use keyferry_api::moment::Deadline;
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise::HubView;
-use keyferry_core::caller::external::{self, ExternalIdentity};
+use keyferry_core::caller::external::{self, CallerRefusal, ExternalIdentity};
 use keyferry_core::caller::{PresentedToken, VerifiedCaller};
 use keyferry_hub::live::LiveObjects;
 use keyferry_keys::id_token::claimed_issuer;
@@ -103,13 +103,13 @@ impl ExternalCallers {
     /// Verifies a token and returns its caller.
     ///
     /// # Errors
-    /// A `Caller…` reason, or [`Reason::RateLimited`].
+    /// A `Caller…` reason, with the claim that no rule accepts, or [`Reason::RateLimited`].
     pub(crate) async fn verify_caller(
         &self,
         token: &PresentedToken<'_>,
         key: TokenKey,
         new_callers: &NewCallers,
-    ) -> Result<VerifiedCaller, Reason> {
+    ) -> Result<VerifiedCaller, CallerRefusal> {
         let (issuer, kid) = {
             let jwt = UnverifiedJwt::parse_id_token(token.expose())
                 .map_err(|_| Reason::CallerMalformed)?;
@@ -137,7 +137,7 @@ impl ExternalCallers {
         let expiry = Deadline::at(identity.expires_at(), now);
         self.verified
             .accept(key, identity.clone(), now, Some(expiry));
-        self.caller_of(&identity)
+        Ok(self.caller_of(&identity)?)
     }
 
     /// Uses up the token of a caller, if it is for one use. Called when its request is granted and

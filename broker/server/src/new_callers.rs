@@ -96,10 +96,11 @@ impl NewCallers {
     ///
     /// # Errors
     /// [`Reason::RateLimited`] if too many checks wait already, or the error of the check.
-    pub(crate) async fn run_check<C, T>(&self, check: C) -> Result<T, Reason>
+    pub(crate) async fn run_check<C, T, E>(&self, check: C) -> Result<T, E>
     where
-        C: FnOnce() -> Result<T, Reason> + Send + 'static,
+        C: FnOnce() -> Result<T, E> + Send + 'static,
         T: Send + 'static,
+        E: From<Reason> + Send + 'static,
     {
         let _waiting = self
             .waiting
@@ -113,7 +114,7 @@ impl NewCallers {
         // A check that panicked accepts no caller.
         spawn_blocking(check)
             .await
-            .unwrap_or(Err(Reason::CallerRejected))
+            .unwrap_or_else(|_| Err(Reason::CallerRejected.into()))
     }
 
     /// Waits for a permit for a TokenReview; `None` if it times out.
@@ -239,7 +240,7 @@ mod tests {
                     callers
                         .run_check(move || {
                             let _ = held.lock().unwrap().recv();
-                            Ok(())
+                            Ok::<(), Reason>(())
                         })
                         .await
                 })
@@ -248,7 +249,8 @@ mod tests {
         while callers.waiting.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(callers.run_check(|| Ok(())).await, Err(Reason::RateLimited));
+        let refused: Result<(), Reason> = callers.run_check(|| Ok(())).await;
+        assert_eq!(refused, Err(Reason::RateLimited));
         drop(hold);
         let outcomes = join_all(crowd).await;
         assert_eq!(
@@ -260,7 +262,7 @@ mod tests {
         );
         assert_eq!(
             callers
-                .run_check(|| Err::<(), _>(Reason::CallerRejected))
+                .run_check(|| Err::<(), Reason>(Reason::CallerRejected))
                 .await,
             Err(Reason::CallerRejected)
         );

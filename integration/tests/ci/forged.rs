@@ -1,5 +1,5 @@
-//! Tokens that no job may use, against each shape of external issuer and on both routes. None is
-//! accepted, and all get the same answer.
+//! Tokens that no job may use, against each shape of external issuer and on each route. None is
+//! accepted, and all get the same answer; to claims that no rule accepts, it names a claim.
 
 mod table;
 
@@ -18,12 +18,45 @@ use super::stage::Stage;
 struct Refused {
     description: String,
     request_id: String,
+    /// Whether the answer named a claim.
+    names_claim: bool,
+}
+
+impl Refused {
+    /// Notes the answer, in which no value of any rule stands.
+    fn of(answer: &Answer, description: &str, shapes: &[Shape]) -> Self {
+        let (_, _, names) = split_answer(answer);
+        let mut values = shapes
+            .iter()
+            .flat_map(|shape| shape.rule.values().filter_map(Value::as_str));
+        let shown = names.as_deref().unwrap_or_default();
+        let value = values.find(|value| shown.contains(*value));
+        assert_eq!(value, None, "{description}: a rule's value in {shown}");
+        Self {
+            description: description.to_owned(),
+            request_id: answer.request_id.clone(),
+            names_claim: names.is_some(),
+        }
+    }
+}
+
+/// Splits the answer into what is the same for every fault, and the claims that it names.
+fn split_answer(answer: &Answer) -> (u16, String, Option<String>) {
+    const NAMED: &str = ": no rule accepts its claim ";
+    match answer.body.split_once(NAMED) {
+        None => (answer.status, answer.body.clone(), None),
+        Some((start, rest)) => {
+            let (names, end) = rest.split_once('"').unwrap_or((rest, ""));
+            let same = format!("{start}\"{end}");
+            (answer.status, same, Some(names.to_owned()))
+        }
+    }
 }
 
 pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>) -> TestResult {
     let shapes = stage.all_shapes()?;
     let (mut tokens, mut refused) = (0, Vec::new());
-    let mut expected: Option<[(u16, String); 2]> = None;
+    let mut expected: Option<[(u16, String); 3]> = None;
     for shape in &shapes {
         // The same token without the fault is admitted: only the fault is refused.
         admitted(&stage, shape, "good").await?;
@@ -31,7 +64,10 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
             let what = format!("{}: {name}", shape.name);
             let [namespace, object] = shape.access();
             let access = format!("{namespace}/{object}");
-            let mut answers = vec![stage.broker.exchange(&token, &access).await?];
+            let mut answers = vec![
+                stage.broker.exchange(&token, &access).await?,
+                stage.assert_identity(&token, &access).await?,
+            ];
             // A header holds no line break and at most 8 KiB.
             let sendable = token.len() < 8000 && token.bytes().all(|byte| byte.is_ascii_graphic());
             if sendable {
@@ -41,16 +77,15 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
             for answer in &answers {
                 assert!(!answer.body.contains("eyJ"), "{what}: {}", answer.body);
                 assert!(answer.status >= 400, "{what}: {}", answer.body);
-                refused.push(Refused {
-                    description: what.clone(),
-                    request_id: answer.request_id.clone(),
-                });
+                refused.push(Refused::of(answer, &what, &shapes));
             }
-            let outside = |answer: &Answer| (answer.status, answer.body.clone());
-            if let [one, other] = answers.as_slice() {
-                let bytes = [outside(one), outside(other)];
-                let known = expected.get_or_insert_with(|| bytes.clone());
-                assert_eq!(*known, bytes, "{what}: every fault has the same bytes");
+            if let [exchange, assertion, kubeconfig] = answers.as_slice() {
+                let bytes = [exchange, assertion, kubeconfig].map(|answer| {
+                    let (status, same, _) = split_answer(answer);
+                    (status, same)
+                });
+                let first = expected.get_or_insert_with(|| bytes.clone());
+                assert_eq!(*first, bytes, "{what}: every fault has the same bytes");
             }
             tokens += 1;
         }
@@ -76,6 +111,7 @@ fn all_denied(stage: &Stage, refused: &[Refused]) -> TestResult {
     for Refused {
         description: what,
         request_id,
+        names_claim,
     } in refused
     {
         let found = records.get(request_id).map(Vec::as_slice);
@@ -88,6 +124,13 @@ fn all_denied(stage: &Stage, refused: &[Refused]) -> TestResult {
             "{what}: {record}"
         );
         assert!(record.get("callerIssuer").is_none(), "{what}: {record}");
+        let has_claim = record.get("callerClaim").is_some();
+        assert_eq!(has_claim, *names_claim, "{what}: {record}");
+        assert_eq!(
+            has_claim,
+            reason == "CallerClaimsMismatch",
+            "{what}: {record}"
+        );
     }
     Ok(())
 }

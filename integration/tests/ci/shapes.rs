@@ -62,6 +62,9 @@ struct Plan {
     account: &'static str,
     /// Further lines of the entry, as JSON.
     settings: Value,
+    /// The claims of the project, of the scope and of the event, if they are not those of GitHub or
+    /// GitLab. No event: an empty name.
+    names: Option<[&'static str; 3]>,
 }
 
 /// The issuers of the shapes. Each server has another algorithm, and the same `kid`.
@@ -96,6 +99,7 @@ impl Shapes {
             further,
             account: "reconciler",
             settings: json!({}),
+            names: None,
         };
         let github = |rule: Value, further: Value| {
             let mut all = json!({ "event_name": "push", "repository": "example/app" });
@@ -204,7 +208,7 @@ impl Shapes {
             &p384,
             "/gitlab-tags",
             json!({ "project_id": "7", "ref": "v1", "ref_type": "tag", "ref_protected": "true" }),
-            gitlab,
+            gitlab.clone(),
         ));
         // Another system, whose tokens have neither GitHub's nor GitLab's other claims.
         let rule = json!({ "repository_id": "42", "ref": "refs/heads/main", "workflow": "deploy" });
@@ -235,6 +239,13 @@ impl Shapes {
                 further,
             )
         });
+        for (name, path, names, settings, rule, further) in system_rows(&gitlab) {
+            plans.push(Plan {
+                settings,
+                names,
+                ..plan(name, main, path, rule, further)
+            });
+        }
         Ok(Self { plans })
     }
 
@@ -270,25 +281,32 @@ impl Plan {
             "jti": format!("{} {now}", self.url), "run_id": "99", "sub": format!("job of {}", self.name),
         });
         merge(&mut claims, &self.further);
-        merge(&mut claims, &self.rule);
+        for (name, value) in self.rule.as_object().into_iter().flatten() {
+            set_claim(&mut claims, name, value.clone());
+        }
         let has = |name: &str| self.rule.get(name).is_some();
         let is_gitlab = has("project_id");
+        let [id, scope, event] = self.names.unwrap_or([
+            if is_gitlab {
+                "project_id"
+            } else {
+                "repository_id"
+            },
+            if has("ref") { "ref" } else { "environment" },
+            if is_gitlab {
+                "pipeline_source"
+            } else {
+                "event_name"
+            },
+        ]);
         Shape {
             name: self.name,
             issuer: Arc::clone(&self.issuer),
             claims,
             rule: self.rule.as_object().cloned().unwrap_or_default(),
-            id: if is_gitlab {
-                "project_id"
-            } else {
-                "repository_id"
-            },
-            scope: if has("ref") { "ref" } else { "environment" },
-            event: if is_gitlab {
-                "pipeline_source"
-            } else {
-                "event_name"
-            },
+            id,
+            scope,
+            event,
             account: self.account,
             longest: if self.settings["maxTokenLifetime"] == "2h" {
                 7200
@@ -298,6 +316,132 @@ impl Plan {
             once: self.settings["tokenUse"] != "UntilExpiry",
         }
     }
+}
+
+/// The name, the path, the project's, the scope's and the event's claim, the settings, the rule and
+/// the further claims of a shape.
+type SystemRow = (
+    &'static str,
+    &'static str,
+    Option<[&'static str; 3]>,
+    Value,
+    Value,
+    Value,
+);
+
+/// A shape for each system that can have an issuer at an address of the tests. The issuers of Azure
+/// DevOps, Bitbucket and Buildkite are at the vendors' hosts alone.
+fn system_rows(gitlab: &Value) -> Vec<SystemRow> {
+    let mut rows = project_rows(gitlab);
+    rows.extend(subject_rows());
+    rows
+}
+
+fn repeatable(system: &str) -> Value {
+    json!({ "system": system, "tokenUse": "UntilExpiry" })
+}
+
+/// Those whose rules name a project, and what may run there.
+fn project_rows(gitlab: &Value) -> Vec<SystemRow> {
+    let [circleci_project, circleci_ref] =
+        ["oidc.circleci.com/project-id", "oidc.circleci.com/vcs-ref"];
+    let mut terraform = repeatable("TerraformCloud");
+    terraform["maxTokenLifetime"] = json!("2h");
+    vec![
+        (
+            "CircleCI",
+            "/circleci",
+            Some([circleci_project, circleci_ref, ""]),
+            repeatable("CircleCI"),
+            json!({ circleci_project: "1f0a", circleci_ref: "refs/heads/main" }),
+            json!({}),
+        ),
+        (
+            "Forgejo",
+            "/forgejo",
+            None,
+            repeatable("Forgejo"),
+            json!({ "repository_id": "42", "ref": "refs/heads/main", "ref_protected": "true" }),
+            json!({ "event_name": "push" }),
+        ),
+        (
+            "GitLab's system",
+            "/gitlab-system",
+            None,
+            repeatable("GitLab"),
+            json!({
+                "project_id": "7", "ref": "main", "ref_type": "branch", "ref_protected": "true",
+            }),
+            gitlab.clone(),
+        ),
+        (
+            "HCP Terraform",
+            "/terraform",
+            Some(["terraform_workspace_id", "terraform_run_phase", ""]),
+            terraform,
+            json!({ "terraform_workspace_id": "ws-1f0a", "terraform_run_phase": "apply" }),
+            json!({}),
+        ),
+    ]
+}
+
+/// Those whose rules name an exact subject.
+fn subject_rows() -> Vec<SystemRow> {
+    let by_subject = |name, path, settings, subject: &str| -> SystemRow {
+        let rule = json!({ "sub": subject });
+        (
+            name,
+            path,
+            Some(["sub", "sub", ""]),
+            settings,
+            rule,
+            json!({}),
+        )
+    };
+    let mut other = repeatable("Other");
+    other["subject"] = json!("Immutable");
+    let cluster_uid = "/kubernetes.io/serviceaccount/uid";
+    vec![
+        (
+            "GitHub's subject with numbers",
+            "/subjects",
+            Some(["sub", "sub", "event_name"]),
+            json!({ "system": "GitHub" }),
+            json!({ "sub": "repo:acme@1/app@2:ref:refs/heads/main" }),
+            json!({ "event_name": "push", "repository_id": "2" }),
+        ),
+        (
+            "Kubernetes",
+            "/cluster",
+            Some(["sub", cluster_uid, ""]),
+            repeatable("Kubernetes"),
+            json!({ "sub": "system:serviceaccount:ci:runner", cluster_uid: "5c1f0a" }),
+            json!({}),
+        ),
+        by_subject("another system", "/other-system", other, "f3a1"),
+        by_subject(
+            "Pulumi",
+            "/pulumi",
+            repeatable("Pulumi"),
+            "pulumi:org:1f0a:env:2b",
+        ),
+        by_subject(
+            "SPIFFE",
+            "/spiffe",
+            repeatable("SPIFFE"),
+            "spiffe://keyferry.test/ns/ci/sa/runner",
+        ),
+    ]
+}
+
+/// Sets a claim by its name in a rule, which may be a JSON Pointer.
+pub(crate) fn set_claim(claims: &mut Value, name: &str, value: Value) {
+    let steps = name.strip_prefix('/');
+    let mut member = claims;
+    for step in steps.map_or_else(|| vec![name], |steps| steps.split('/').collect()) {
+        member = &mut member[step];
+    }
+    *member = value;
 }
 
 fn merge(object: &mut Value, further: &Value) {

@@ -9,10 +9,11 @@ use keyferry_integration::parts::Minor;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError, TestResult};
 use keyferry_integration::world::on_hub::{install_for_objects, tenant_with_minter};
 use keyferry_integration::world::{
-    Access, Broker, BrokerSpec, Ground, Target, TrustingTarget, until_trusted,
+    Access, Answer, Broker, BrokerSpec, Ground, Target, TrustingTarget, until_trusted,
 };
 use serde_json::json;
 
+use super::foreign_cluster::ForeignCluster;
 use super::shapes::{Shape, Shapes};
 
 /// The audience of the jobs' tokens.
@@ -33,6 +34,9 @@ pub(crate) struct Stage {
     /// The server of the first three shapes.
     pub(crate) issuer: Arc<CiIssuer>,
     pub(crate) broker: Broker,
+    /// The cluster whose ServiceAccounts are callers: the oldest minor beside objects in a file,
+    /// and the newest beside objects on the hub.
+    pub(crate) foreign: ForeignCluster,
     shapes: Shapes,
     /// Whether TargetClusters and TargetAccesses are objects on the hub.
     pub(crate) objects: bool,
@@ -76,8 +80,14 @@ impl Stage {
         let account = hub.admin().get(account).await?;
         let uid = account["metadata"]["uid"].as_str().unwrap_or_default();
         let shapes = Shapes::start(&ground, &issuer, uid).await?;
+        let minor = match objects {
+            true => Minor::newest(),
+            false => Minor::V1_33,
+        };
+        let foreign = ForeignCluster::start(&ground, &issuer, minor).await?;
+        let lines = shapes.lines() + &foreign.entry(ground.ca().cert_pem());
         let spec = BrokerSpec::of_hub("main", &hub)
-            .with_server_lines(&shapes.lines())
+            .with_server_lines(&lines)
             .with_limits(["limits: {connectionsPerAddress: 0}", API_LINES]);
         let discovery_url = spec.discovery_url()?;
         let broker = if objects {
@@ -104,6 +114,7 @@ impl Stage {
             target,
             issuer,
             broker,
+            foreign,
             shapes,
             objects,
         };
@@ -195,6 +206,24 @@ impl Stage {
     /// The `externalIssuers` of the configuration.
     pub(crate) fn lines(&self) -> String {
         self.shapes.lines()
+    }
+
+    /// Asks for a token with the caller's token as `client_assertion` (RFC 7523).
+    pub(crate) async fn assert_identity(
+        &self,
+        token: &str,
+        access: &str,
+    ) -> Result<Answer, TestError> {
+        let form = [
+            ("grant_type", "client_credentials".to_owned()),
+            (
+                "client_assertion_type",
+                "urn:ietf:params:oauth:client-assertion-type:jwt-bearer".to_owned(),
+            ),
+            ("client_assertion", token.to_owned()),
+            ("audience", access.to_owned()),
+        ];
+        self.broker.post_form(&form).await
     }
 
     /// The token of a job of a shape, with a `jti` of its own.

@@ -166,7 +166,9 @@ fn read_external_issuer(
     }
     let system = read_system(&spec, url.as_ref(), path, check);
     let audience = read_audience(spec.audience, system, &format!("{path}.audience"), check);
-    let rules = read_rules(spec.rules, system, &format!("{path}.rules"), check);
+    let at_host = url.as_ref().map(host_of);
+    let at_host = at_host.and_then(|host| ExternalSystem::at_public_host(&host));
+    let rules = read_rules(spec.rules, system, at_host, &format!("{path}.rules"), check);
     let account_path = format!("{path}.serviceAccount");
     let account = read_service_account(spec.service_account, &account_path, check);
     let lifetime = DurationBounds {
@@ -247,12 +249,15 @@ fn read_audience(
     )
 }
 
-fn check_host(system: ExternalSystem, url: &Issuer, path: &str, check: &mut Check<'_>) {
-    let host = Url::parse(url.as_str())
+fn host_of(url: &Issuer) -> String {
+    Url::parse(url.as_str())
         .ok()
         .and_then(|url| url.host_str().map(str::to_owned))
-        .unwrap_or_default();
-    if let Some(problem) = system.host_problem(&host) {
+        .unwrap_or_default()
+}
+
+fn check_host(system: ExternalSystem, url: &Issuer, path: &str, check: &mut Check<'_>) {
+    if let Some(problem) = system.host_problem(&host_of(url)) {
         check.wrong(
             path,
             problem,
@@ -340,7 +345,7 @@ fn check_url(url: &Issuer, path: &str, published: &PublishedIssuers<'_>, check: 
         check.wrong(
             path,
             "is the issuer that distributions give to every cluster, so any cluster could sign",
-            "name the issuer of one CI system",
+            "name an issuer that no other system and no other cluster has",
         );
     }
     if published

@@ -46,10 +46,24 @@ pub(super) struct ClaimRuleSpec {
     claims: BTreeMap<String, String>,
 }
 
-/// Reads the rules of one entry, and checks each by what is known about the system.
+/// Claims that name a ref, a branch or a tag.
+const REF_CLAIMS: [&str; 6] = [
+    "branchName",
+    "build_branch",
+    "build_tag",
+    "oidc.circleci.com/vcs-ref",
+    "ref",
+    "rpo_ref",
+];
+/// Characters that patterns have, and that no ref has (git-check-ref-format).
+const PATTERN_CHARACTERS: [char; 5] = ['*', '?', '[', '^', '\\'];
+
+/// Reads the rules of one entry, and checks each by what is known about the system. `at_host` is the
+/// system that everyone finds at the host of the entry's issuer.
 pub(super) fn read_rules(
     specs: Vec<ClaimRuleSpec>,
     system: Option<ExternalSystem>,
+    at_host: Option<&str>,
     path: &str,
     check: &mut Check<'_>,
 ) -> Vec<ClaimRule> {
@@ -71,7 +85,7 @@ pub(super) fn read_rules(
         check_claims(rule, &path, check);
         match system {
             Some(system) => check_rule_of(system, rule, &path, check),
-            None => check_rule(rule, &path, check),
+            None => check_rule(rule, at_host, &path, check),
         }
     }
     rules
@@ -132,7 +146,10 @@ fn pointer_steps(name: &str) -> Option<Option<Vec<String>>> {
 /// Checks a rule by what is known about its system.
 fn check_rule_of(system: ExternalSystem, rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
     let facts = system.facts();
-    let has = |name: &&str| rule.claims.contains_key(*name);
+    let has = |name: &&str| {
+        let value = rule.claims.get(*name);
+        value.is_some_and(|value| system.is_immutable(name, value))
+    };
     if !facts.project.iter().any(|claims| claims.iter().all(has)) {
         let lists: Vec<String> = facts.project.iter().map(|it| it.join(" and ")).collect();
         check.wrong(
@@ -155,10 +172,14 @@ fn check_rule_of(system: ExternalSystem, rule: &ClaimRule, path: &str, check: &m
         );
     }
     for (name, value) in &rule.claims {
-        if value.contains('*') {
+        let is_ref = REF_CLAIMS.contains(&name.as_str());
+        let pattern = value.chars().find(|character| {
+            *character == '*' || (is_ref && PATTERN_CHARACTERS.contains(character))
+        });
+        if let Some(pattern) = pattern {
             check.wrong(
                 &format!("{path}.{name}"),
-                "has a *, and texts are compared as they are written",
+                format!("has a {pattern}, and texts are compared as they are written"),
                 "write one rule for each value",
             );
         }
@@ -172,22 +193,25 @@ fn check_rule_of(system: ExternalSystem, rule: &ClaimRule, path: &str, check: &m
 }
 
 /// Checks a rule whose system the file does not name: of GitHub or GitLab.
-fn check_rule(rule: &ClaimRule, path: &str, check: &mut Check<'_>) {
+fn check_rule(rule: &ClaimRule, at_host: Option<&str>, path: &str, check: &mut Check<'_>) {
     let has = |names: &[&str]| names.iter().any(|name| rule.claims.contains_key(*name));
+    let fix_with_system = |fix: &str| match at_host {
+        Some(system) => format!("write system: {system} into the entry, or {fix}"),
+        None => format!("{fix}; for a token of another system than GitHub or GitLab, write system"),
+    };
     if !has(&IMMUTABLE_CLAIMS) {
         check.wrong(
             path,
             "has neither repository_id nor project_id, so anyone who takes over a project's name \
              could meet it",
-            "add the numeric id of the project; for a job of another system than GitHub or GitLab, \
-             write system",
+            fix_with_system("add the numeric id of the project"),
         );
     }
     if !has(&SCOPE_CLAIMS) {
         check.wrong(
             path,
             "has neither ref nor environment, so every branch of the project could meet it",
-            "add the ref that may deploy, or the environment",
+            fix_with_system("add the ref that may deploy, or the environment"),
         );
     }
     check_gitlab_scope(rule, path, check);

@@ -5,6 +5,7 @@
 //! other project ever gets the same value.
 
 use super::external_issuer::TokenUse;
+use crate::service_account::ServiceAccount;
 
 /// A system whose tokens an entry of `externalIssuers` accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub enum ExternalSystem {
     GitHub,
     /// GitLab CI.
     GitLab,
+    /// A ServiceAccount of another cluster.
+    Kubernetes,
     /// Another system, by an exact `sub`.
     Other,
     /// Pulumi ESC.
@@ -188,13 +191,14 @@ static FORGEJO: SystemFacts = SystemFacts {
 
 static GITHUB: SystemFacts = SystemFacts {
     page: "https://docs.github.com/en/actions/reference/security/oidc",
-    project: &[&["repository_id"]],
-    scope: &["ref", "environment"],
+    project: &[&["repository_id"], &["sub"]],
+    scope: &["ref", "environment", "sub"],
     event: Some(&GITHUB_EVENT),
     run: &["run_id"],
     public_host: Some("token.actions.githubusercontent.com"),
     is_self_hosted: true,
-    proves: "a full ref, or an environment, which has only the rules that you give it",
+    proves: "a full ref, or an environment, which has only the rules that you give it. A `sub` \
+             counts if it has the numbers of both: `repo:acme@1/app@2:ref:refs/heads/main`",
     ..COMMON
 };
 
@@ -208,6 +212,17 @@ static GITLAB: SystemFacts = SystemFacts {
     public_host: Some("gitlab.com"),
     is_self_hosted: true,
     proves: "a protected branch, tag or environment, which each rule must demand",
+    ..COMMON
+};
+
+static KUBERNETES: SystemFacts = SystemFacts {
+    page: "https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/",
+    project: &[&["sub"]],
+    scope: &["sub"],
+    token_use: TokenUse::UntilExpiry,
+    is_self_hosted: true,
+    proves: "the name of a ServiceAccount of that cluster; with \
+             `/kubernetes.io/serviceaccount/uid`, that nobody recreated it",
     ..COMMON
 };
 
@@ -266,6 +281,7 @@ impl ExternalSystem {
         ("Forgejo", Self::Forgejo),
         ("GitHub", Self::GitHub),
         ("GitLab", Self::GitLab),
+        ("Kubernetes", Self::Kubernetes),
         ("Other", Self::Other),
         ("Pulumi", Self::Pulumi),
         ("SPIFFE", Self::SPIFFE),
@@ -282,6 +298,7 @@ impl ExternalSystem {
             Self::Forgejo => &FORGEJO,
             Self::GitHub => &GITHUB,
             Self::GitLab => &GITLAB,
+            Self::Kubernetes => &KUBERNETES,
             Self::Other => &OTHER,
             Self::Pulumi => &PULUMI,
             Self::SPIFFE => &SPIFFE,
@@ -289,18 +306,32 @@ impl ExternalSystem {
         }
     }
 
+    /// The name of the system whose issuers everyone finds at this host.
+    pub(super) fn at_public_host(host: &str) -> Option<&'static str> {
+        let is_its = |(_, system): &&(&str, Self)| system.facts().public_host == Some(host);
+        Self::ALL.iter().find(is_its).map(|(name, _)| *name)
+    }
+
+    /// Whether this value of a claim of [`SystemFacts::project`] or [`SystemFacts::scope`] is one
+    /// that nobody else ever gets.
+    ///
+    /// GitHub writes the numbers of owner and repository into the `sub` of newer repositories. The
+    /// `sub` of others has names alone, which can be registered again.
+    pub(super) fn is_immutable(self, claim: &str, value: &str) -> bool {
+        self != Self::GitHub || claim != "sub" || has_github_numbers(value)
+    }
+
     /// Why its tokens cannot come from an issuer at this host; `None` if they can.
     ///
     /// An entry of another system at a public host would escape the checks of the true one: names
     /// there can be registered again, and outsiders cause jobs.
     pub(super) fn host_problem(self, host: &str) -> Option<String> {
-        let other = Self::ALL
-            .iter()
-            .find(|(_, other)| *other != self && other.facts().public_host == Some(host));
-        if let Some((name, _)) = other {
+        let facts = self.facts();
+        if let Some(name) = Self::at_public_host(host)
+            && facts.public_host != Some(host)
+        {
             return Some(format!("has no issuer at {host}, which is that of {name}"));
         }
-        let facts = self.facts();
         let own = facts.public_host.filter(|_| !facts.is_self_hosted)?;
         (own != host).then(|| format!("has its issuers at {own} only, and not at {host}"))
     }
@@ -324,6 +355,18 @@ impl ExternalSystem {
                 "hides the event that started the caller, such as pull_request_target",
                 "call the workflow from none that outsiders start, and leave event_name out",
             ),
+            (Self::Kubernetes, "sub") if ServiceAccount::from_username(value).is_err() => says(
+                "is no ServiceAccount",
+                "write system:serviceaccount:<namespace>:<name>",
+            ),
+            (Self::Kubernetes, name) if name.starts_with("kubernetes.io") => says(
+                "is no text in its tokens, but inside of one",
+                "write a JSON Pointer, such as /kubernetes.io/serviceaccount/uid",
+            ),
+            (Self::Other, "sub") if ServiceAccount::from_username(value).is_ok() => says(
+                "is a ServiceAccount of a cluster",
+                "write system: Kubernetes, and remove subject",
+            ),
             (Self::SPIFFE, "sub") if !value.starts_with("spiffe://") => {
                 says("is no SPIFFE ID", "write spiffe://<trust domain>/<path>")
             }
@@ -336,12 +379,37 @@ impl ExternalSystem {
                      pulumi:org:<id>:env:<id>",
                 )
             }
-            (Self::Forgejo | Self::GitHub, "ref") if !value.starts_with("refs/") => {
+            (Self::Forgejo | Self::GitHub, "ref")
+            | (Self::CircleCI, "oidc.circleci.com/vcs-ref")
+                if !value.starts_with("refs/") =>
+            {
                 says("is no whole ref", "write it whole, such as refs/heads/main")
             }
             _ => None,
         }
     }
+}
+
+/// Whether a `sub` of GitHub has the numbers of owner and repository, and then a ref or an
+/// environment: `repo:acme@1/app@2:ref:refs/heads/main`.
+fn has_github_numbers(subject: &str) -> bool {
+    let numbered = |text: &str| {
+        text.split_once('@').is_some_and(|(name, number)| {
+            let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+            !name.is_empty() && !number.is_empty() && is_number
+        })
+    };
+    let parts = subject.strip_prefix("repo:").and_then(|rest| {
+        let (repository, scope) = rest.split_once(':')?;
+        let (owner, name) = repository.split_once('/')?;
+        Some((owner, name, scope))
+    });
+    parts.is_some_and(|(owner, name, scope)| {
+        let environment = scope.strip_prefix("environment:");
+        let has_scope = scope.starts_with("ref:refs/")
+            || environment.is_some_and(|environment| !environment.is_empty());
+        numbered(owner) && numbered(name) && has_scope
+    })
 }
 
 #[cfg(test)]
@@ -367,5 +435,32 @@ mod tests {
                 "{name}: no token of it could be used"
             );
         }
+    }
+
+    #[test]
+    fn a_subject_of_github_counts_with_both_numbers_and_a_scope() {
+        for (subject, counts) in [
+            ("repo:acme@1/app@2:ref:refs/heads/main", true),
+            ("repo:acme@1/app@2:environment:production", true),
+            ("repo:acme_emu@12/my.app-x@34:ref:refs/tags/v1", true),
+            ("repo:acme/app:ref:refs/heads/main", false),
+            ("repo:acme@1/app:ref:refs/heads/main", false),
+            ("repo:acme/app@2:ref:refs/heads/main", false),
+            ("repo:acme@1/app@:ref:refs/heads/main", false),
+            ("repo:acme@1/app@2x:ref:refs/heads/main", false),
+            ("repo:@1/@2:ref:refs/heads/main", false),
+            ("repo:acme@1@3/app@2:ref:refs/heads/main", false),
+            ("repo:acme@1/app@2", false),
+            ("repo:acme@1/app@2:pull_request", false),
+            ("repo:acme@1/app@2:environment:", false),
+            ("repo:acme@1/app@2:ref:main", false),
+            ("x:repo:acme@1/app@2:ref:refs/heads/main", false),
+            ("", false),
+        ] {
+            let github = ExternalSystem::GitHub;
+            assert_eq!(github.is_immutable("sub", subject), counts, "{subject}");
+        }
+        assert!(ExternalSystem::GitHub.is_immutable("repository_id", "1"));
+        assert!(ExternalSystem::Other.is_immutable("sub", "1"));
     }
 }

@@ -19,7 +19,7 @@ pub(crate) enum TokenFileError {
     /// The token itself was given. It is not repeated.
     #[error(
         "reading the token: what is given is a token, not the name of a file, and never an \
-         argument; fix: pipe it into keyferry inspect -"
+         argument; fix: pipe it into the command, with - as FILE"
     )]
     TokenAsArgument,
     #[error(transparent)]
@@ -58,7 +58,7 @@ fn in_line(source: Option<&dyn Error>) -> String {
 ///
 /// # Errors
 /// [`TokenFileError`].
-pub(super) fn read_token(path: &Path) -> Result<UnverifiedJwt, TokenFileError> {
+pub(crate) fn read_token(path: &Path) -> Result<UnverifiedJwt, TokenFileError> {
     if local_file::is_token_itself(path) {
         return Err(TokenFileError::TokenAsArgument);
     }

@@ -4,13 +4,14 @@
 //! Such a token is not a credential of the hub, so the hub cannot review it. Its signature, the
 //! registered claims and the rules of one entry decide.
 
+mod refused_claim;
+pub mod token_report;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_api::config::{
-    ClaimRule, EventClaim, ExternalIssuer, ExternalSystem, GITHUB_EVENT, GITLAB_EVENT, TokenUse,
-};
+use keyferry_api::config::{ExternalIssuer, ExternalSystem, TokenUse};
 use keyferry_api::issuer::Issuer;
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
@@ -18,15 +19,13 @@ use keyferry_keys::id_token::IdTokenClaims;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_keys::verify::{self, ClaimsError, Expected, VerifiedSignature};
 
+use self::refused_claim::{Candidate, meets_rule};
 use super::{Facts, ReviewedUser, VerifiedCaller, reason_of};
+
+pub use self::refused_claim::{CallerRefusal, RefusedClaim};
 
 /// Claims that name the run of a job, the most exact first, at GitHub and at GitLab.
 const RUN_CLAIMS: [&str; 3] = ["run_id", "job_id", "pipeline_id"];
-
-/// The events of an entry that does not name its system. A rule must name every other event, because
-/// CI systems add events that outsiders can cause, such as `issue_comment` or `gollum`, and whose
-/// jobs can have the ref of the main branch.
-static EVENTS_WITHOUT_SYSTEM: [&EventClaim; 2] = [&GITHUB_EVENT, &GITLAB_EVENT];
 
 /// What an id-token proved. Only [`accept_external`] makes it.
 #[derive(Clone, Debug)]
@@ -135,7 +134,8 @@ pub fn check_unverified(
     let mut fault = Reason::CallerIssuerMismatch;
     for entry in issuers {
         match check_registered(&claims, entry, None, now) {
-            Ok(()) => return Ok(()),
+            Ok(()) if is_of_kind(&claims, entry) => return Ok(()),
+            Ok(()) => fault = Reason::CallerMalformed,
             Err(error) => fault = closer_fault(fault, error),
         }
     }
@@ -145,12 +145,12 @@ pub fn check_unverified(
 /// Accepts a token whose signature was verified with the keys of the issuer that it names.
 ///
 /// # Errors
-/// One of the `Caller…` reasons.
+/// One of the `Caller…` reasons, and the claim that no rule accepts.
 pub fn accept_external(
     signature: &VerifiedSignature<'_>,
     issuers: &[ExternalIssuer],
     now: Timestamp,
-) -> Result<ExternalIdentity, Reason> {
+) -> Result<ExternalIdentity, CallerRefusal> {
     let claims = signature.id_token().map_err(|_| Reason::CallerMalformed)?;
     let (index, entry) = find_entry(&claims, issuers, now)?;
     let run_claims = entry
@@ -175,12 +175,17 @@ fn find_entry<'i>(
     claims: &IdTokenClaims,
     issuers: &'i [ExternalIssuer],
     now: Timestamp,
-) -> Result<(usize, &'i ExternalIssuer), Reason> {
+) -> Result<(usize, &'i ExternalIssuer), CallerRefusal> {
     let mut fault = Reason::CallerIssuerMismatch;
     let mut accepting = None;
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
     for (index, entry) in issuers.iter().enumerate() {
         if let Err(error) = check_registered(claims, entry, Some(entry.max_token_lifetime), now) {
             fault = closer_fault(fault, error);
+            continue;
+        }
+        if !is_of_kind(claims, entry) {
+            fault = Reason::CallerMalformed;
             continue;
         }
         if !entry
@@ -188,20 +193,31 @@ fn find_entry<'i>(
             .iter()
             .any(|rule| meets_rule(claims, rule, entry.system))
         {
-            fault = Reason::CallerClaimsMismatch;
+            candidates.push((index, entry));
             continue;
         }
         // The configuration refuses rules that accept the same token. If two did, the order of a
         // list would decide for which ServiceAccount it stands.
         if accepting.replace((index, entry)).is_some() {
-            return Err(Reason::CallerClaimsMismatch);
+            return Err(Reason::CallerClaimsMismatch.into());
         }
     }
-    let (index, entry) = accepting.ok_or(fault)?;
+    let Some((index, entry)) = accepting else {
+        return Err(match RefusedClaim::nearest(claims, &candidates) {
+            Some(claim) => CallerRefusal::of_claim(claim),
+            None => fault.into(),
+        });
+    };
     if entry.token_use == TokenUse::Once && claims.registered().token_id.is_none() {
-        return Err(Reason::CallerMalformed);
+        return Err(Reason::CallerMalformed.into());
     }
     Ok((index, entry))
+}
+
+/// Whether the token is of a ServiceAccount if the entry's tokens are, and else is none. So no
+/// token of a cluster counts as one of a CI system, whatever its issuer is.
+fn is_of_kind(claims: &IdTokenClaims, entry: &ExternalIssuer) -> bool {
+    claims.is_service_account_token() == (entry.system == Some(ExternalSystem::Kubernetes))
 }
 
 fn check_registered(
@@ -225,32 +241,6 @@ fn closer_fault(fault: Reason, error: ClaimsError) -> Reason {
         ClaimsError::WrongIssuer => fault,
         ClaimsError::WrongAudience if fault != Reason::CallerIssuerMismatch => fault,
         error => reason_of(error),
-    }
-}
-
-fn meets_rule(claims: &IdTokenClaims, rule: &ClaimRule, system: Option<ExternalSystem>) -> bool {
-    let equal = |(name, value): (&String, &String)| claims.claim(name) == Some(value.as_str());
-    let admits_event = match system {
-        None => EVENTS_WITHOUT_SYSTEM
-            .iter()
-            .all(|event| admits_event(event, claims, rule)),
-        Some(system) => system
-            .facts()
-            .event
-            .is_none_or(|event| admits_event(event, claims, rule)),
-    };
-    rule.claims.iter().all(equal) && admits_event
-}
-
-/// Whether the rule names the event, or the event needs write access to the project. A token
-/// without the claim is refused if its system always writes it.
-fn admits_event(event: &EventClaim, claims: &IdTokenClaims, rule: &ClaimRule) -> bool {
-    if rule.claims.contains_key(event.name) {
-        return true;
-    }
-    match claims.claim(event.name) {
-        Some(name) => event.by_members.contains(&name),
-        None => !rule.claims.contains_key(event.project),
     }
 }
 

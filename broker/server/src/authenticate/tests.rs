@@ -92,7 +92,8 @@ async fn an_earlier_answer_stands_while_the_hub_is_away_and_not_a_second_longer(
         authenticator
             .authenticate(&stranger, Source::default())
             .await
-            .unwrap_err(),
+            .unwrap_err()
+            .reason,
         Reason::HubUnreachable,
         "nobody new"
     );
@@ -110,7 +111,8 @@ async fn an_earlier_answer_stands_while_the_hub_is_away_and_not_a_second_longer(
         authenticator
             .authenticate(&token, Source::default())
             .await
-            .unwrap_err(),
+            .unwrap_err()
+            .reason,
         Reason::HubUnreachable,
         "300 s after it"
     );
@@ -146,7 +148,8 @@ async fn a_refusal_of_the_hub_is_never_overlooked_as_an_outage() {
             authenticator
                 .authenticate(&token, Source::default())
                 .await
-                .unwrap_err(),
+                .unwrap_err()
+                .reason,
             Reason::ReviewForbidden,
             "{code}"
         );
@@ -157,7 +160,8 @@ async fn a_refusal_of_the_hub_is_never_overlooked_as_an_outage() {
         authenticator
             .authenticate(&token, Source::default())
             .await
-            .unwrap_err(),
+            .unwrap_err()
+            .reason,
         Reason::CallerRejected
     );
     world
@@ -168,7 +172,8 @@ async fn a_refusal_of_the_hub_is_never_overlooked_as_an_outage() {
         authenticator
             .authenticate(&token, Source::default())
             .await
-            .unwrap_err(),
+            .unwrap_err()
+            .reason,
         Reason::HubUnreachable,
         "a rejection ends what stood"
     );
@@ -201,7 +206,8 @@ async fn an_answer_never_outlives_the_token() {
         authenticator
             .authenticate(&token, Source::default())
             .await
-            .unwrap_err(),
+            .unwrap_err()
+            .reason,
         Reason::CallerExpired
     );
 }
@@ -229,7 +235,8 @@ async fn what_the_hub_cannot_have_signed_costs_no_review() {
             authenticator
                 .authenticate(&token, Source::default())
                 .await
-                .unwrap_err(),
+                .unwrap_err()
+                .reason,
             reason
         );
     }
@@ -254,7 +261,8 @@ async fn a_new_key_of_the_hub_is_looked_for_once_in_a_while() {
             authenticator
                 .authenticate(&token, Source::default())
                 .await
-                .unwrap_err(),
+                .unwrap_err()
+                .reason,
             Reason::CallerRejected,
             "within the pause"
         );

@@ -111,7 +111,8 @@ pub struct Issuance {
 pub struct Refusal {
     /// The stable code.
     pub reason: Reason,
-    /// An explanation for an authorised caller; every other caller gets the reason alone.
+    /// An explanation for an authorised caller, or the claim of an external caller's own token that
+    /// no rule accepts; every other caller gets the reason alone.
     pub detail: Option<String>,
     /// When to retry, if known.
     pub retry_after: Option<Duration>,

@@ -140,7 +140,8 @@ impl Stage {
         let known = self
             .authenticator
             .authenticate(&PresentedToken::new(token), Source::default())
-            .await?;
+            .await
+            .map_err(|refusal| refusal.reason)?;
         assert!(!known.stale);
         Ok(known.caller)
     }

@@ -93,7 +93,7 @@ impl RefusalText {
             (RefusalClass::Caller, Surface::Exchange) => Self::new(
                 StatusCode::BAD_REQUEST,
                 "invalid_request",
-                "the subject_token was not accepted",
+                with_claim(refusal, "the subject_token was not accepted"),
             ),
             (RefusalClass::Caller, Surface::Inputs) => Self::new(
                 StatusCode::UNAUTHORIZED,
@@ -103,7 +103,7 @@ impl RefusalText {
             (RefusalClass::Caller, Surface::Resource) => Self::new(
                 StatusCode::UNAUTHORIZED,
                 "invalid_token",
-                "the bearer token was not accepted",
+                with_claim(refusal, "the bearer token was not accepted"),
             ),
             (RefusalClass::Denied, Surface::Exchange) => Self::new(
                 StatusCode::BAD_REQUEST,
@@ -149,6 +149,17 @@ impl RefusalText {
             None => refusal.reason.to_string(),
         };
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error, description)
+    }
+}
+
+/// The text, with the claim of a verified token that no rule accepts. Every other fault of a token
+/// has the same text.
+fn with_claim(refusal: &Refusal, text: &str) -> String {
+    match &refusal.detail {
+        Some(detail) if refusal.reason == Reason::CallerClaimsMismatch => {
+            format!("{text}: {detail}")
+        }
+        _ => text.to_owned(),
     }
 }
 
@@ -288,12 +299,50 @@ pub fn secret_answer(
 mod tests {
     use axum::http::{StatusCode, header};
 
-    use super::busy_response;
+    use keyferry_api::reason::Reason;
+
+    use super::{RefusalText, Surface, busy_response};
+    use crate::broker::Refusal;
 
     #[test]
     fn who_finds_no_room_learns_when_to_ask_again() {
         let answer = busy_response(None);
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(answer.headers().contains_key(header::RETRY_AFTER));
+    }
+
+    #[test]
+    fn only_a_claim_that_no_rule_accepts_is_named() {
+        let text = |reason, surface| {
+            let detail = Some("no rule accepts its claim ref".to_owned());
+            let refusal = Refusal {
+                reason,
+                detail,
+                retry_after: None,
+            };
+            RefusalText::of(&refusal, surface).description
+        };
+        assert_eq!(
+            text(Reason::CallerClaimsMismatch, Surface::Exchange),
+            "the subject_token was not accepted: no rule accepts its claim ref"
+        );
+        assert_eq!(
+            text(Reason::CallerClaimsMismatch, Surface::Resource),
+            "the bearer token was not accepted: no rule accepts its claim ref"
+        );
+        for reason in [
+            Reason::CallerMalformed,
+            Reason::CallerRejected,
+            Reason::CallerAudienceMismatch,
+            Reason::CallerExpired,
+            Reason::CallerTokenReused,
+            Reason::CallerIdentityChanged,
+        ] {
+            assert_eq!(
+                text(reason, Surface::Exchange),
+                "the subject_token was not accepted",
+                "{reason}"
+            );
+        }
     }
 }

@@ -6,7 +6,7 @@ use keyferry_integration::ci_issuer::{KID, SignedBy};
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::{Value, json};
 
-use crate::ci::shapes::{OTHER_AUDIENCE, Shape};
+use crate::ci::shapes::{OTHER_AUDIENCE, Shape, set_claim};
 use crate::ci::stage::{AUDIENCE, Stage};
 
 /// A token of the table.
@@ -59,6 +59,9 @@ fn by_rule(shape: &Shape) -> Result<Vec<Forged>, TestError> {
 
 /// Events that outsiders can cause, or whose jobs run code that is not merged.
 fn by_event(shape: &Shape) -> Result<Vec<Forged>, TestError> {
+    if shape.event.is_empty() {
+        return Ok(Vec::new());
+    }
     let events: &[&str] = match shape.event {
         "pipeline_source" => &[
             "merge_request_event",
@@ -128,8 +131,9 @@ fn with_claim(shape: &Shape, name: &str, claim: &str, value: Value) -> Result<Fo
     let mut claims = shape.claims.clone();
     claims["jti"] = json!(name);
     match value {
+        Value::Null if claim.starts_with('/') => set_claim(&mut claims, claim, Value::Null),
         Value::Null => drop(claims.as_object_mut().and_then(|all| all.remove(claim))),
-        value => claims[claim] = value,
+        value => set_claim(&mut claims, claim, value),
     }
     Ok(Forged {
         name: name.to_owned(),

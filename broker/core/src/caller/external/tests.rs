@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::{ExternalIdentity, accept_external, check_unverified};
 use crate::caller::VerifiedCaller;
 
-fn entry(audience: &str, account: &str, rules: &[&[(&str, &str)]]) -> ExternalIssuer {
+pub(super) fn entry(audience: &str, account: &str, rules: &[&[(&str, &str)]]) -> ExternalIssuer {
     let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     ExternalIssuer {
         url: Issuer::new("https://ci.example.com").unwrap(),
@@ -97,7 +97,7 @@ fn gitlab_claims(source: &str) -> Value {
 }
 
 /// The entry of a system, with one rule.
-fn entry_of(system: ExternalSystem, rule: &[(&str, &str)]) -> ExternalIssuer {
+pub(super) fn entry_of(system: ExternalSystem, rule: &[(&str, &str)]) -> ExternalIssuer {
     ExternalIssuer {
         system: Some(system),
         token_use: TokenUse::UntilExpiry,
@@ -106,13 +106,13 @@ fn entry_of(system: ExternalSystem, rule: &[(&str, &str)]) -> ExternalIssuer {
 }
 
 /// Each system, a rule, the claims of a job that meets it, and the claim that names its run.
-type SystemCase = (
+pub(super) type SystemCase = (
     ExternalSystem,
     &'static [(&'static str, &'static str)],
     Option<(&'static str, &'static str)>,
 );
 
-const SYSTEM_CASES: [SystemCase; 10] = [
+pub(super) const SYSTEM_CASES: [SystemCase; 13] = [
     (
         ExternalSystem::AzureDevOps,
         &[
@@ -151,6 +151,11 @@ const SYSTEM_CASES: [SystemCase; 10] = [
         Some(("run_id", "9")),
     ),
     (
+        ExternalSystem::GitHub,
+        &[("sub", "repo:acme@1/app@2:ref:refs/heads/main")],
+        Some(("run_id", "9")),
+    ),
+    (
         ExternalSystem::GitLab,
         &[
             ("project_id", "7"),
@@ -158,6 +163,19 @@ const SYSTEM_CASES: [SystemCase; 10] = [
             ("ref_protected", "true"),
         ],
         Some(("job_id", "9")),
+    ),
+    (
+        ExternalSystem::Kubernetes,
+        &[
+            ("sub", "system:serviceaccount:ci:runner"),
+            ("/kubernetes.io/serviceaccount/uid", "5c1f0a"),
+        ],
+        None,
+    ),
+    (
+        ExternalSystem::Pulumi,
+        &[("sub", "pulumi:org:1f0a:env:2b")],
+        None,
     ),
     (
         ExternalSystem::Other,
@@ -180,16 +198,26 @@ const SYSTEM_CASES: [SystemCase; 10] = [
 ];
 
 /// The claims of a job, with those of a rule, its run, and an event of members where there is one.
-fn claims_of((system, rule, run): &SystemCase) -> Value {
+pub(super) fn claims_of((system, rule, run): &SystemCase) -> Value {
     let mut claims = json!({
         "iss": "https://ci.example.com", "aud": "https://keys.example.com",
         "sub": "any", "iat": NOW, "exp": NOW + 300,
     });
     let event = system.facts().event.map(|event| (event.name, "push"));
     for (name, value) in rule.iter().copied().chain(event).chain(*run) {
-        claims[name] = json!(value);
+        set_claim(&mut claims, name, json!(value));
     }
     claims
+}
+
+/// Sets a claim by its name in a rule, which may be a JSON Pointer.
+pub(super) fn set_claim(claims: &mut Value, name: &str, value: Value) {
+    let steps = name.strip_prefix('/');
+    let mut member = claims;
+    for step in steps.map_or_else(|| vec![name], |steps| steps.split('/').collect()) {
+        member = &mut member[step];
+    }
+    *member = value;
 }
 
 #[test]
@@ -212,7 +240,7 @@ fn a_job_of_each_system_is_accepted_by_its_claims_and_no_other() {
             others.extend(numbers.map(|number| json!(number)));
             for other in others {
                 let mut claims = claims_of(case);
-                claims[*name] = other.clone();
+                set_claim(&mut claims, name, other.clone());
                 assert!(
                     judged(&issuers, &claims).is_err(),
                     "{system:?} {name}: {other}"
@@ -227,6 +255,23 @@ fn a_job_of_each_system_is_accepted_by_its_claims_and_no_other() {
                 other.0
             );
         }
+    }
+}
+
+/// The claim `kubernetes.io` makes a token one of a cluster, and only an entry of system Kubernetes
+/// accepts one of those.
+#[test]
+fn a_clusters_token_is_none_of_a_ci_system_and_the_reverse() {
+    for case in &SYSTEM_CASES {
+        let issuers = [entry_of(case.0, case.1)];
+        let mut claims = claims_of(case);
+        if case.0 == ExternalSystem::Kubernetes {
+            claims.as_object_mut().unwrap().remove("kubernetes.io");
+        } else {
+            claims["kubernetes.io"] = json!({ "namespace": "ci" });
+        }
+        let refused = judged(&issuers, &claims).err();
+        assert_eq!(refused, Some(Reason::CallerMalformed), "{:?}", case.0);
     }
 }
 
@@ -261,7 +306,7 @@ pub(crate) fn job_of(account: &str, uid: &str) -> VerifiedCaller {
     identity.caller(Some(Uid::new(uid).unwrap())).unwrap()
 }
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     Timestamp::from_second(NOW).unwrap()
 }
 
@@ -269,11 +314,12 @@ fn judged(issuers: &[ExternalIssuer], claims: &Value) -> Result<ExternalIdentity
     let key = key(SigningAlgorithm::Es256);
     let jwt = UnverifiedJwt::parse_id_token(&key.token(claims)).unwrap();
     let early = check_unverified(&jwt, issuers, now());
-    let late = accept_external(
-        &verify::verify_signature(&jwt, &key.set()).unwrap(),
-        issuers,
-        now(),
-    );
+    let signature = verify::verify_signature(&jwt, &key.set()).unwrap();
+    let late = accept_external(&signature, issuers, now()).map_err(|refusal| {
+        let has_claim = refusal.claim.is_some();
+        assert!(!has_claim || refusal.reason == Reason::CallerClaimsMismatch);
+        refusal.reason
+    });
     if let Err(reason) = early {
         assert_eq!(late.as_ref().err(), Some(&reason), "the same reason later");
     }
