@@ -257,7 +257,10 @@ fn fault_text(
 impl Endpoint {
     fn shown(&self) -> String {
         let what = if self.is_proxy { "the proxy " } else { "" };
-        format!("{what}{}:{}", self.host, self.port)
+        match self.host.contains(':') {
+            true => format!("{what}[{}]:{}", self.host, self.port),
+            false => format!("{what}{}:{}", self.host, self.port),
+        }
     }
 
     async fn resolves_now(&self) -> bool {
@@ -451,6 +454,45 @@ mod tests {
                 "host not found: keyferry.invalid"
             )
         );
+    }
+
+    #[tokio::test]
+    async fn a_fault_behind_a_proxy_names_the_proxy() {
+        use std::io::{Error, ErrorKind};
+        let untrusted = || {
+            let cause = rustls::CertificateError::UnknownIssuer;
+            Error::other(rustls::Error::InvalidCertificate(cause))
+        };
+        let server = Endpoint::of_url(&"https://hub.example:6443".parse().unwrap()).unwrap();
+        for (error, proxy, text) in [
+            (
+                Error::from(ErrorKind::ConnectionRefused),
+                "127.0.0.1",
+                "connection refused at the proxy 127.0.0.1:3128",
+            ),
+            (
+                Error::other("407"),
+                "keyferry.invalid",
+                "host not found: the proxy keyferry.invalid:3128",
+            ),
+            (
+                Error::other("407"),
+                "[::1]",
+                "the proxy [::1]:3128 led to no answer: it refuses the connection, does not reach \
+                 the server, or wants other credentials",
+            ),
+            (
+                untrusted(),
+                "127.0.0.1",
+                "its certificate is signed by an unknown CA, which the proxy 127.0.0.1:3128 may \
+                 have put in place",
+            ),
+        ] {
+            let endpoint = server.clone().behind_proxy(proxy, 3128);
+            assert_eq!(endpoint.direct_address(), None);
+            let fault = ConnectionFault::diagnose(&error, Some(&endpoint)).await;
+            assert_eq!(fault.text, text);
+        }
     }
 
     #[tokio::test]
