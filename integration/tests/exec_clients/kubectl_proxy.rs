@@ -65,7 +65,7 @@ pub(crate) async fn renews_the_token_of_a_client_that_has_none(world: Arc<World>
     let url = format!("http://{address}{REVIEWS}");
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let client = plain_client()?;
-    let mut seen = Vec::<String>::new();
+    let mut token_ids = Vec::<String>::new();
     let started = Instant::now();
     while started.elapsed() < FIRST_LIFE + Duration::from_secs(5) {
         let answer = client
@@ -80,8 +80,8 @@ pub(crate) async fn renews_the_token_of_a_client_that_has_none(world: Arc<World>
         let user = &serde_json::from_str::<Value>(&text)?["status"]["userInfo"];
         assert_eq!(user["username"], AT_TARGET);
         let id = credential(user);
-        if !seen.contains(&id) {
-            seen.push(id);
+        if !token_ids.contains(&id) {
+            token_ids.push(id);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -91,6 +91,6 @@ pub(crate) async fn renews_the_token_of_a_client_that_has_none(world: Arc<World>
     };
     let renewed: Value = serde_json::from_slice(&std::fs::read(&entry)?)?;
     let renewed = renewed["token"].as_str().ok_or("no token in the cache")?;
-    assert_eq!(seen, [id_of(&earlier)?, id_of(renewed)?]);
+    assert_eq!(token_ids, [id_of(&earlier)?, id_of(renewed)?]);
     Ok(proxy.kill().await?)
 }

@@ -107,7 +107,7 @@ pub(super) async fn commands_send_to_their_proxy_what_is_for_the_hub(
     let folder = tempfile::tempdir()?;
     let hub = world.hub();
     let config = world.broker().config().display().to_string();
-    let place = format!("{HUB}:{}", hub.port());
+    let hub_place = format!("{HUB}:{}", hub.port());
     let by_variable = ForwardProxy::start(Some(CREDENTIALS))?;
     let socks = ForwardProxy::start(None)?;
     let variables = variables(&by_variable);
@@ -134,7 +134,7 @@ pub(super) async fn commands_send_to_their_proxy_what_is_for_the_hub(
     let plain = kubeconfig(folder.path(), hub, None)?;
     let (succeeded, said) = whoami(&plain, &env).await?;
     assert!(succeeded && said.contains(AT_TARGET), "{said}");
-    assert_eq!(by_variable.asked(), [format!("CONNECT {place}")]);
+    assert_eq!(by_variable.asked(), [format!("CONNECT {hub_place}")]);
 
     let network = folder.path().join("authentication.yaml");
     let discovery = format!(
@@ -147,7 +147,7 @@ pub(super) async fn commands_send_to_their_proxy_what_is_for_the_hub(
     let output = world.binary().run(&lint, &env).await?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}");
-    assert_eq!(by_variable.asked(), [format!("CONNECT {place}")]);
+    assert_eq!(by_variable.asked(), [format!("CONNECT {hub_place}")]);
 
     // A name that nobody resolves, without a proxy and with one that refuses.
     let exempt = [env.as_slice(), &[("NO_PROXY", ".svc")]].concat();
@@ -164,7 +164,7 @@ pub(super) async fn commands_send_to_their_proxy_what_is_for_the_hub(
     let before = by_variable.asked();
     let (succeeded, said) = whoami(&own, &exempt).await?;
     assert!(succeeded && said.contains(AT_TARGET), "{said}");
-    assert_eq!(socks.asked(), [format!("SOCKS {place}")]);
+    assert_eq!(socks.asked(), [format!("SOCKS {hub_place}")]);
     assert_eq!(by_variable.asked(), before);
     Ok(())
 }

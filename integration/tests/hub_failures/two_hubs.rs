@@ -119,7 +119,15 @@ async fn until_trusted(
     Ok(())
 }
 
-pub(super) async fn the_second_serves_while_the_first_is_killed(world: Arc<World>) -> TestResult {
+/// The first hub with its Keyferry, the Keyferry of the second hub, and the target of both.
+struct TwoHubs {
+    first: Arc<ControlPlane>,
+    on_first: Broker,
+    on_second: Broker,
+    target: ControlPlane,
+}
+
+async fn start_two_hubs(world: &World) -> Result<TwoHubs, TestError> {
     let first = Arc::new(
         world
             .fleet()
@@ -134,7 +142,7 @@ pub(super) async fn the_second_serves_while_the_first_is_killed(world: Arc<World
     let of_first = BrokerSpec::of_hub("of-hub-a", &first);
     let of_second = BrokerSpec::of_hub("of-hub-b", second).alone();
     let file = trusting_both(
-        &world,
+        world,
         &of_first.discovery_url()?,
         &of_second.discovery_url()?,
     )?;
@@ -161,8 +169,23 @@ pub(super) async fn the_second_serves_while_the_first_is_killed(world: Arc<World
     }
     until_trusted(&first, &on_first, &target).await?;
     until_trusted(second, &on_second, &target).await?;
-    let before = state_of(&target).await?;
+    Ok(TwoHubs {
+        first,
+        on_first,
+        on_second,
+        target,
+    })
+}
 
+pub(super) async fn the_second_serves_while_the_first_is_killed(world: Arc<World>) -> TestResult {
+    let TwoHubs {
+        first,
+        on_first,
+        on_second,
+        target,
+    } = start_two_hubs(&world).await?;
+    let second = world.hub();
+    let before = state_of(&target).await?;
     let (stop, end) = tokio::sync::watch::channel(false);
     let of = |name: &str| format!("{name}:system:serviceaccount:{TENANT}:{ACCOUNT}");
     let (user_of_first, user_of_second) = (of("hub-a"), of("hub-b"));
