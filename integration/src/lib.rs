@@ -27,6 +27,7 @@ pub mod documents;
 pub mod etcd;
 pub mod fleet;
 pub mod flux;
+pub mod forward_proxy;
 pub mod git_server;
 pub mod http_client;
 pub mod https;

@@ -4,6 +4,7 @@
 mod agent;
 mod certificate;
 mod directory;
+mod kubectl_proxy;
 mod plugin;
 mod stage;
 
@@ -58,6 +59,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "kubectl_finds_the_plugin_and_completes_it",
             plugin::kubectl_finds_the_plugin_and_completes_it,
+        )
+        .test(
+            "kubectl_proxy_renews_the_token_of_a_client_that_has_none",
+            kubectl_proxy::renews_the_token_of_a_client_that_has_none,
         )
         .test(
             "a_plain_kubeconfig_in_python_and_javascript",

@@ -6,10 +6,12 @@ mod faults;
 mod mint_faults;
 mod other_account;
 mod policy_not_ready;
+mod proxied;
 mod review_faults;
 mod setup;
 mod slow_mint;
 mod stopped;
+mod two_hubs;
 mod watches;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};
@@ -45,6 +47,18 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_lost_watch_alone_stops_nothing",
             watches::one_alone_stops_nothing,
+        )
+        .test(
+            "a_server_sends_to_its_proxy_what_is_for_the_hub",
+            proxied::the_server_sends_to_its_proxy_what_is_for_the_hub,
+        )
+        .test(
+            "commands_send_to_their_proxy_what_is_for_the_hub",
+            proxied::commands_send_to_their_proxy_what_is_for_the_hub,
+        )
+        .test_alone(
+            "a_second_hub_serves_while_the_first_is_killed",
+            two_hubs::the_second_serves_while_the_first_is_killed,
         )
         .test_alone(
             "a_slow_mint_delays_no_warm_hit",

@@ -15,6 +15,7 @@ use keyferry_client::plugin_folders::PluginFolders;
 use keyferry_client::server::ClusterToken;
 use keyferry_core::exec_credential::{self, EXEC_INFO, ExecInfo, NamedByCluster};
 use keyferry_core::public_cluster::ClaimedCluster;
+use keyferry_hub::client::ProxyVariables;
 use keyferry_keys::jwt::UnverifiedJwt;
 use keyferry_platform::clock::{Clock, SystemClock};
 use secrecy::ExposeSecret;
@@ -118,6 +119,8 @@ fn reach(flags: &ServerArgs) -> Result<Reach, CommandError> {
     // The client that runs the plugin may have the target's kubeconfig in KUBECONFIG, whose user is
     // this plugin again.
     caller.hub.search.clear();
+    // Its author also sets the plugin's variables, and must not see where the hub is.
+    caller.hub.proxy = ProxyVariables::default();
     let named = caller.token_file.is_some() || caller.ci.is_some();
     if caller.service_account.is_some() && caller.hub.kubeconfig.is_none() && !named {
         return Err(CommandError::with_fix(

@@ -13,8 +13,10 @@ use crate::{local_file, ui};
 
 #[derive(Args)]
 pub(super) struct ImportArgs {
-    /// A kubeconfig, a Secret that holds one, a cluster Secret of Argo CD, or a ClusterProfile.
+    /// A kubeconfig, or an object that has a cluster's address.
     ///
+    /// A Secret that holds a kubeconfig, a cluster Secret of Argo CD, a ClusterProfile, a
+    /// ManagedCluster, a generic ConfigMap of Flux, or a List of a SveltosCluster and its Secret.
     /// As YAML or JSON; - is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,

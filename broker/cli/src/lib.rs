@@ -106,8 +106,8 @@ enum Command {
     Exec(exec::ExecArgs),
     /// Create a TargetCluster from a kubeconfig, or from what has one.
     ///
-    /// A Secret of Flux, Cluster API or Argo CD, or a ClusterProfile has one. It works without a
-    /// cluster and without a network.
+    /// An object of Flux, Cluster API, Argo CD, Open Cluster Management or Sveltos, or a
+    /// ClusterProfile has one. It works without a cluster and without a network.
     Import(import::ImportArgs),
     /// List what a configuration file, or the objects of the hub, allow.
     Targets(targets::TargetsArgs),

@@ -187,7 +187,7 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
             hub: HubAccess {
                 kubeconfig: resolve_path(document.kubeconfig),
                 context: document.context,
-                search: Vec::new(),
+                ..HubAccess::default()
             },
             client_certificate,
         },

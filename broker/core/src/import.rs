@@ -2,7 +2,8 @@
 //! Credentials are never imported.
 //!
 //! The input is a kubeconfig, a Secret that contains one (Flux, Cluster API), a cluster Secret of
-//! Argo CD, or a ClusterProfile. What kubectl takes as a kubeconfig is taken here too.
+//! Argo CD, a ClusterProfile, a ManagedCluster, a SveltosCluster with its Secret, or Flux's generic
+//! ConfigMap. What kubectl takes as a kubeconfig is taken here too.
 
 mod argo_cd;
 mod cluster_profile;
@@ -10,9 +11,12 @@ mod cluster_profile;
 pub(crate) use render::CONFIG_HEADER as TEST_HEAD;
 
 mod encoding;
+mod flux_config_map;
 mod kubeconfig;
+mod managed_cluster;
 mod proposals;
 mod render;
+mod sveltos_cluster;
 
 pub use encoding::join_base64_lines;
 use keyferry_keys::ca_bundle::CaBundleError;
@@ -62,7 +66,10 @@ pub enum ImportError {
     #[error("the input is not text in UTF-8 or UTF-16")]
     Encoding,
     /// Another kind of object.
-    #[error("the input is neither a kubeconfig, a Secret nor a ClusterProfile")]
+    #[error(
+        "the input is no kubeconfig, Secret, ClusterProfile, ManagedCluster, SveltosCluster or \
+         ConfigMap of Flux"
+    )]
     Kind,
     /// A list, such as `kubectl get` prints, with no item or several.
     #[error("the input is a List with {count} items; give one of them: {names}")]
@@ -88,6 +95,17 @@ pub enum ImportError {
     Mistakes(String),
 }
 
+impl Imported {
+    /// Warns of what an object without CA certificates may have left to the client.
+    fn warn_without_ca(&mut self) {
+        if self.ca.is_none() {
+            self.warnings.push(
+                "no CA certificates are named, so only the system's roots are trusted".to_owned(),
+            );
+        }
+    }
+}
+
 fn field_error(field: impl Into<String>, problem: impl Into<String>) -> ImportError {
     ImportError::Field {
         field: field.into(),
@@ -100,24 +118,23 @@ fn field_error(field: impl Into<String>, problem: impl Into<String>) -> ImportEr
 /// # Errors
 /// [`ImportError`].
 pub fn read_import(input: &[u8], choice: Choice<'_>) -> Result<Imported, ImportError> {
-    let document = only_item(parse_document(&encoding::decode_text(input)?)?)?;
+    let document = parse_document(&encoding::decode_text(input)?)?;
+    if let Some((cluster, secret)) = sveltos_cluster::cluster_with_secret(&document) {
+        return sveltos_cluster::read_sveltos_cluster(cluster, secret, choice);
+    }
+    let document = only_item(document)?;
+    if sveltos_cluster::is_cluster(&document) {
+        return Err(sveltos_cluster::lacking_secret(&document));
+    }
     match (text_of(&document, "apiVersion"), text_of(&document, "kind")) {
         ("v1", "Config") => kubeconfig::read_kubeconfig(&document, choice.context),
         ("v1", "Secret") if argo_cd::is_cluster(&document) => argo_cd::read_argo_cd(&document),
-        ("v1", "Secret") => {
-            let (key, bytes) = kubeconfig_of(&document, choice.key)?;
-            let inner = encoding::decode_text(&bytes)
-                .map_err(|_| field_error(format!("data.{key}"), "is not text"))?;
-            let mut imported =
-                kubeconfig::read_kubeconfig(&self::parse_document(&inner)?, choice.context)?;
-            // Cluster API labels a Secret with the name of its cluster.
-            if let Some(cluster) = document
-                .pointer("/metadata/labels/cluster.x-k8s.io~1cluster-name")
-                .and_then(Value::as_str)
-            {
-                cluster.clone_into(&mut imported.name);
-            }
-            Ok(imported)
+        ("v1", "Secret") => read_secret(&document, choice),
+        ("v1", "ConfigMap") => flux_config_map::read_config_map(&document),
+        (version, "ManagedCluster")
+            if version.starts_with("cluster.open-cluster-management.io/") =>
+        {
+            managed_cluster::read_managed_cluster(&document)
         }
         (version, "ClusterProfile") if version.starts_with("multicluster.x-k8s.io/") => {
             cluster_profile::read_cluster_profile(&document, choice.provider)
@@ -130,6 +147,22 @@ pub fn read_import(input: &[u8], choice: Choice<'_>) -> Result<Imported, ImportE
     }
 }
 
+/// Reads the kubeconfig in a Secret.
+fn read_secret(secret: &Value, choice: Choice<'_>) -> Result<Imported, ImportError> {
+    let (key, bytes) = kubeconfig_of(secret, choice.key)?;
+    let inner = encoding::decode_text(&bytes)
+        .map_err(|_| field_error(format!("data.{}", printable_name(&key)), "is not text"))?;
+    let mut imported = kubeconfig::read_kubeconfig(&parse_document(&inner)?, choice.context)?;
+    // Cluster API labels a Secret with the name of its cluster.
+    if let Some(cluster) = secret
+        .pointer("/metadata/labels/cluster.x-k8s.io~1cluster-name")
+        .and_then(Value::as_str)
+    {
+        cluster.clone_into(&mut imported.name);
+    }
+    Ok(imported)
+}
+
 /// Takes the item out of a List with one, and any other document as it is.
 fn only_item(mut document: Value) -> Result<Value, ImportError> {
     let is_list = text_of(&document, "kind").ends_with("List");
@@ -139,12 +172,7 @@ fn only_item(mut document: Value) -> Result<Value, ImportError> {
     if items.len() == 1 {
         return Ok(items.remove(0));
     }
-    let name = |item: &Value| {
-        printable_name(text_of(
-            item.get("metadata").unwrap_or(&Value::Null),
-            "name",
-        ))
-    };
+    let name = |item: &Value| printable_name(metadata_text(item, "name"));
     Err(ImportError::List {
         count: items.len(),
         names: named_few(items.iter().map(name)),
@@ -163,7 +191,7 @@ fn kubeconfig_of(secret: &Value, key: Option<&str>) -> Result<(String, Vec<u8>),
     if let Some(key) = key {
         let bytes = secret_entry(secret, key)?.ok_or_else(|| {
             field_error(
-                format!("data.{key}"),
+                format!("data.{}", printable_name(key)),
                 "is not there; name another with --key",
             )
         })?;
@@ -209,7 +237,7 @@ fn secret_entry(secret: &Value, key: &str) -> Result<Option<Vec<u8>>, ImportErro
     let decoded = member("data").map(encoding::decode_base64);
     decoded
         .transpose()
-        .map_err(|_| field_error(format!("data.{key}"), "is not base64"))
+        .map_err(|_| field_error(format!("data.{}", printable_name(key)), "is not base64"))
 }
 
 fn parse_document(text: &str) -> Result<Value, ImportError> {
@@ -229,6 +257,10 @@ fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
         .get(member)
         .and_then(Value::as_str)
         .unwrap_or_default()
+}
+
+fn metadata_text<'a>(object: &'a Value, member: &str) -> &'a str {
+    text_of(object.get("metadata").unwrap_or(&Value::Null), member)
 }
 
 /// Reads an optional string member. An empty string counts as absent.

@@ -2,6 +2,8 @@
 //! errors that never repeat a secret.
 
 mod access;
+mod error;
+mod proxy;
 
 use std::time::Duration;
 
@@ -13,8 +15,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-use self::access::NamedParts;
-pub use self::access::{CALL_DEADLINE, ClientError, HubAccess};
+pub use self::access::{CALL_DEADLINE, HubAccess};
+pub use self::error::ClientError;
+use self::error::NamedParts;
+pub use self::proxy::ProxyVariables;
 use keyferry_platform::connection_fault::{ConnectionFault, Endpoint};
 use keyferry_platform::gzip::{self, GzipError};
 
@@ -104,7 +108,7 @@ impl ListCursor {
 #[derive(Clone)]
 pub struct HubClient {
     client: kube::Client,
-    /// Where the connections lead; `None` through a proxy.
+    /// Where the connections lead: to the hub, or to its proxy.
     endpoint: Option<Endpoint>,
     /// Whose credentials it has, for messages.
     caller: HubCaller,
@@ -123,18 +127,22 @@ impl HubClient {
             .ok()
             .as_ref()
             .and_then(Endpoint::of_url);
-        let place = endpoint
-            .filter(|_| config.proxy_url.is_none())
-            .map(|place| match &config.tls_server_name {
-                Some(name) => place.with_server_name(name),
-                None => place,
-            });
+        let endpoint = endpoint.map(|endpoint| {
+            let server_name = config.tls_server_name.as_deref();
+            let named = server_name.map(|name| endpoint.clone().with_server_name(name));
+            let named = named.unwrap_or(endpoint);
+            let proxy = config.proxy_url.as_ref();
+            match proxy.and_then(|url| Some((url.host()?, url.port_u16()?))) {
+                Some((host, port)) => named.behind_proxy(host, port),
+                None => named,
+            }
+        });
         let named = NamedParts::of(&config);
         let client =
             kube::Client::try_from(config).map_err(|error| named.into_client_error(&error))?;
         Ok(Self {
             client,
-            endpoint: place,
+            endpoint,
             caller: HubCaller::User,
         })
     }
@@ -147,7 +155,7 @@ impl HubClient {
 
     /// The host and port that the client connects to; `None` through a proxy.
     pub(crate) fn host_and_port(&self) -> Option<(&str, u16)> {
-        self.endpoint.as_ref().map(Endpoint::address)
+        self.endpoint.as_ref().and_then(Endpoint::direct_address)
     }
 
     /// Sends a GET and returns the bytes of the response.

@@ -63,6 +63,8 @@ pub struct Endpoint {
     server_name: String,
     /// The addresses that may be connected to; `None` where the name may be resolved again.
     addresses: Option<Vec<SocketAddr>>,
+    /// Whether host and port are those of a proxy, through which the server is reached.
+    is_proxy: bool,
 }
 
 impl Endpoint {
@@ -75,6 +77,7 @@ impl Endpoint {
             host,
             port: url.port_or_known_default()?,
             addresses: None,
+            is_proxy: false,
         })
     }
 
@@ -88,9 +91,21 @@ impl Endpoint {
         }
     }
 
-    /// The host and the port.
-    pub fn address(&self) -> (&str, u16) {
-        (&self.host, self.port)
+    /// The server's host and port; `None` behind a proxy.
+    pub fn direct_address(&self) -> Option<(&str, u16)> {
+        (!self.is_proxy).then_some((self.host.as_str(), self.port))
+    }
+
+    /// Returns the proxy through which this server is reached.
+    #[must_use]
+    pub fn behind_proxy(self, host: &str, port: u16) -> Self {
+        Self {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port,
+            addresses: None,
+            is_proxy: true,
+            ..self
+        }
     }
 
     /// Returns the same endpoint with another expected certificate name.
@@ -157,8 +172,8 @@ impl ConnectionFaultKind {
 
 impl ConnectionFault {
     /// Finds the cause of an error. If the error leaves it open, resolves the name again, or reads
-    /// the certificate in a separate handshake that sends no data. Without an endpoint, as through
-    /// a proxy, it does neither.
+    /// the certificate in a separate handshake that sends no data. Through a proxy, it reads no
+    /// certificate, and without an endpoint it does neither.
     pub async fn diagnose(
         error: &(dyn Error + Send + Sync + 'static),
         place: Option<&Endpoint>,
@@ -171,7 +186,7 @@ impl ConnectionFault {
             (
                 kind @ (ConnectionFaultKind::UnknownAuthority | ConnectionFaultKind::OtherNames),
                 Some(place),
-            ) => (kind, place.presented_names().await),
+            ) if !place.is_proxy => (kind, place.presented_names().await),
             (kind, _) => (kind, None),
         };
         Self {
@@ -189,14 +204,18 @@ fn fault_text(
     let at = |what: &str| {
         place.map_or_else(
             || what.to_owned(),
-            |place| format!("{what} at {}:{}", place.host, place.port),
+            |place| format!("{what} at {}", place.shown()),
         )
     };
+    let proxy = place.filter(|place| place.is_proxy).map(Endpoint::shown);
     match kind {
         ConnectionFaultKind::Refused => at("connection refused"),
         ConnectionFaultKind::HostNotFound => place.map_or_else(
             || "host not found".to_owned(),
-            |place| format!("host not found: {}", place.host),
+            |place| match &proxy {
+                Some(proxy) => format!("host not found: {proxy}"),
+                None => format!("host not found: {}", place.host),
+            },
         ),
         ConnectionFaultKind::NoRoute => at("there is no route"),
         ConnectionFaultKind::UnknownAuthority => match names {
@@ -204,7 +223,13 @@ fn fault_text(
                 "its certificate is signed by an unknown CA (issuer {})",
                 names.issuer
             ),
-            None => "its certificate is signed by an unknown CA".to_owned(),
+            None => {
+                let cause = proxy.map(|proxy| format!(", which {proxy} may have put in place"));
+                format!(
+                    "its certificate is signed by an unknown CA{}",
+                    cause.unwrap_or_default()
+                )
+            }
         },
         ConnectionFaultKind::OtherNames => {
             let asked = place.map_or("this name", |place| place.server_name.as_str());
@@ -219,11 +244,25 @@ fn fault_text(
         }
         ConnectionFaultKind::Certificate(text) => text.clone(),
         ConnectionFaultKind::NotTls => "the server there does not speak TLS".to_owned(),
-        ConnectionFaultKind::Other => "the connection failed".to_owned(),
+        ConnectionFaultKind::Other => match proxy {
+            Some(proxy) => format!(
+                "{proxy} led to no answer: it refuses the connection, does not reach the server, or \
+                 wants other credentials"
+            ),
+            None => "the connection failed".to_owned(),
+        },
     }
 }
 
 impl Endpoint {
+    fn shown(&self) -> String {
+        let what = if self.is_proxy { "the proxy " } else { "" };
+        match self.host.contains(':') {
+            true => format!("{what}[{}]:{}", self.host, self.port),
+            false => format!("{what}{}:{}", self.host, self.port),
+        }
+    }
+
     async fn resolves_now(&self) -> bool {
         if self.host.parse::<IpAddr>().is_ok() {
             return true;
@@ -415,6 +454,45 @@ mod tests {
                 "host not found: keyferry.invalid"
             )
         );
+    }
+
+    #[tokio::test]
+    async fn a_fault_behind_a_proxy_names_the_proxy() {
+        use std::io::{Error, ErrorKind};
+        let untrusted = || {
+            let cause = rustls::CertificateError::UnknownIssuer;
+            Error::other(rustls::Error::InvalidCertificate(cause))
+        };
+        let server = Endpoint::of_url(&"https://hub.example:6443".parse().unwrap()).unwrap();
+        for (error, proxy, text) in [
+            (
+                Error::from(ErrorKind::ConnectionRefused),
+                "127.0.0.1",
+                "connection refused at the proxy 127.0.0.1:3128",
+            ),
+            (
+                Error::other("407"),
+                "keyferry.invalid",
+                "host not found: the proxy keyferry.invalid:3128",
+            ),
+            (
+                Error::other("407"),
+                "[::1]",
+                "the proxy [::1]:3128 led to no answer: it refuses the connection, does not reach \
+                 the server, or wants other credentials",
+            ),
+            (
+                untrusted(),
+                "127.0.0.1",
+                "its certificate is signed by an unknown CA, which the proxy 127.0.0.1:3128 may \
+                 have put in place",
+            ),
+        ] {
+            let endpoint = server.clone().behind_proxy(proxy, 3128);
+            assert_eq!(endpoint.direct_address(), None);
+            let fault = ConnectionFault::diagnose(&error, Some(&endpoint)).await;
+            assert_eq!(fault.text, text);
+        }
     }
 
     #[tokio::test]

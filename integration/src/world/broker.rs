@@ -1,5 +1,6 @@
 //! Keyferry processes for tests, with their configuration files, logs and audit logs.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub struct BrokerSpec {
     audit_file: Option<PathBuf>,
     state_dir: Option<PathBuf>,
     args: Vec<String>,
+    env: Vec<(String, OsString)>,
     discovery_tls: &'static str,
     api_lines: String,
     ready_when: &'static str,
@@ -79,6 +81,7 @@ impl BrokerSpec {
             audit_file: None,
             state_dir: None,
             args: Vec::new(),
+            env: Vec::new(),
             discovery_tls: "",
             api_lines: String::new(),
             ready_when: "/readyz",
@@ -237,6 +240,13 @@ impl BrokerSpec {
         self
     }
 
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
     /// Counts it as started once it is live, whether or not it is ready.
     #[must_use]
     pub fn not_ready_yet(mut self) -> Self {
@@ -342,7 +352,7 @@ impl Broker {
                 .flat_map(|directory| ["--state-dir".into(), directory.into()])
                 .chain(spec.args.iter().map(Into::into))
                 .collect(),
-            env: Vec::new(),
+            env: spec.env.clone(),
             ready_url: format!("http://127.0.0.1:{health}{}", spec.ready_when),
             ready_within: spec.ready_within,
         };

@@ -95,7 +95,8 @@ impl ServerArgs {
         for path in files {
             let file = client_file::read_client_file(path, CALLER_AUDIENCE)
                 .map_err(|error| CommandError::with_fix(error.to_string(), FORM))?;
-            if let Some(file) = file {
+            if let Some(mut file) = file {
+                file.caller.hub.proxy = self.hub.named().proxy;
                 return Ok(Some(Reach {
                     server: file.server,
                     caller: file.caller,

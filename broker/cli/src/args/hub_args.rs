@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use keyferry_api::name::Namespace;
 use keyferry_client::ClientError;
-use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::client::{HubAccess, HubClient, ProxyVariables};
 
 use crate::args::HUB;
 use crate::args::names::keyferry_namespace;
@@ -78,6 +78,7 @@ impl HubArgs {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             search: Vec::new(),
+            proxy: ProxyVariables::read(|name| std::env::var(name).ok()),
         }
     }
 }

@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 
-use super::{ImportError, Imported, field_error, printable_name, read_cluster, text_of};
+use super::{
+    ImportError, Imported, field_error, metadata_text, printable_name, read_cluster, text_of,
+};
 
 pub(super) fn read_cluster_profile(
     profile: &Value,
@@ -53,10 +55,6 @@ pub(super) fn read_cluster_profile(
         .and_then(Value::as_object)
         .ok_or_else(|| field_error(format!("{path}[].cluster"), "is missing"))?;
     let mut imported = read_cluster(members, &format!("{path}[].cluster"))?;
-    imported.name = profile
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
+    metadata_text(profile, "name").clone_into(&mut imported.name);
     Ok(imported)
 }

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 use super::{Choice, ImportError, read_import};
 
+mod fleet_objects;
+
 const NOW: i64 = 1_790_000_000;
 
 fn now() -> jiff::Timestamp {

@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use keyferry_api::foreign_text;
 use keyferry_core::import::join_base64_lines;
 use keyferry_platform::regular_file;
-use kube::client::AuthError;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{ExecAuthCluster, Kubeconfig};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use secrecy::ExposeSecret;
+
+use super::error::ClientError;
+use super::proxy::{self, ProxyVariables};
 
 /// The longest time that one call may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// The largest kubeconfig that is read: more than a thousand clusters with their CA certificates
 /// need.
 const MAX_KUBECONFIG_BYTES: u64 = 16 * 1024 * 1024;
-
-/// The most characters of a text of the kubeconfig that a message repeats.
-const MAX_NAMED_CHARS: usize = 200;
 
 /// Where the hub is, and which identity to use there.
 #[derive(Clone, Debug, Default)]
@@ -30,113 +30,30 @@ pub struct HubAccess {
     /// Without any file, the Pod's own ServiceAccount is used. Empty for a server, which reads only
     /// its own environment variables.
     pub search: Vec<PathBuf>,
-}
-
-/// The client could not be created. The messages name the file and the step, never the file's
-/// content.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ClientError {
-    /// The kubeconfig cannot be read. The library's own message is withheld, because it prints the
-    /// lines around a fault, tokens included.
-    #[error("reading the kubeconfig {0}: it is missing, no regular file, or not a kubeconfig")]
-    Kubeconfig(PathBuf),
-    /// The kubeconfig has no such context, or the context names no usable cluster or user.
-    #[error("reading the kubeconfig {0}: its context names no usable cluster and user")]
-    Context(PathBuf),
-    /// There is no kubeconfig, and the process is not in a Pod.
-    #[error(
-        "finding the hub: no kubeconfig is named and this is not a Pod with a ServiceAccount; fix: give --kubeconfig FILE, or set \
-         KEYFERRY_KUBECONFIG; commands other than serve and credential also read KUBECONFIG and ~/.kube/config"
-    )]
-    NotInCluster,
-    /// A context is named, but there is no kubeconfig to contain it.
-    #[error(
-        "finding the hub: the context {0:?} is named, but no kubeconfig; fix: give --kubeconfig \
-         FILE"
-    )]
-    ContextAlone(String),
-    /// None of the files of `KUBECONFIG` exists. Falling back to the Pod's ServiceAccount would use
-    /// another identity than the user meant.
-    #[error(
-        "finding the hub: KUBECONFIG names {0}, and no such file is there; fix: correct or unset \
-         KUBECONFIG, or give --kubeconfig FILE"
-    )]
-    NoneThere(String),
-    /// One file is needed, but `KUBECONFIG` names several.
-    #[error(
-        "finding the hub: KUBECONFIG names several files ({0}), but an exec stanza holds one; fix: \
-         give --kubeconfig FILE"
-    )]
-    Several(String),
-    /// The configuration does not verify that the server is the hub.
-    #[error(
-        "preparing the client of the hub: its address must be https and its certificate must be \
-         verified; remove insecure-skip-tls-verify and give its CA"
-    )]
-    Insecure,
-    /// The command of the user's credentials is not there. The kubeconfig may say how to install it.
-    #[error(
-        "preparing the client of the hub: the command {command:?} of the kubeconfig's user could not \
-         be started{}",
-        hint_text(hint)
-    )]
-    CommandMissing {
-        /// The command.
-        command: String,
-        /// The kubeconfig's `installHint`.
-        hint: Option<String>,
-    },
-    /// The command of the user's credentials gave none. Its output is withheld.
-    #[error(
-        "preparing the client of the hub: the command {0:?} of the kubeconfig's user gave no \
-         credentials; fix: run it by itself"
-    )]
-    CommandFailed(String),
-    /// The hub's proxy is of a kind that cannot be used.
-    #[error(
-        "preparing the client of the hub: its proxy-url has the scheme {0:?}, through which Keyferry \
-         does not connect; fix: name an address that is reached without a proxy"
-    )]
-    Proxy(String),
-    /// The user's token file cannot be read.
-    #[error(
-        "preparing the client of the hub: the token file {0} of the kubeconfig's user cannot be read"
-    )]
-    TokenFile(PathBuf),
-    /// The TLS or authentication part of the configuration cannot be used.
-    #[error("preparing the client of the hub: its certificates or credentials cannot be used")]
-    Credentials,
+    /// The proxy of the environment, for a kubeconfig without one. Empty for the kubeconfig of a
+    /// target: the environment never decides how a target is reached.
+    pub proxy: ProxyVariables,
 }
 
 impl HubAccess {
     /// Builds the library's configuration, without retries. Addresses and identities come only from
-    /// the kubeconfig or the Pod. The library's own search would also use
-    /// `KUBE_RS_DEBUG_OVERRIDE_URL` and `KUBE_RS_DEBUG_IMPERSONATE_*` from the environment.
+    /// the kubeconfig or the Pod, and a proxy only from the kubeconfig or [`HubAccess::proxy`]. The
+    /// library's own readers would use further variables, and refuse a `NO_PROXY` that others take.
     ///
     /// # Errors
     /// [`ClientError`].
     pub async fn config(&self) -> Result<kube::Config, ClientError> {
         let mut config = match self.kubeconfig()? {
             Some((path, kubeconfig)) => {
-                let options = KubeConfigOptions {
-                    context: self.context.clone(),
-                    cluster: None,
-                    user: None,
+                let config = self.context_config(&kubeconfig);
+                let (mut config, proxy_url) = config.ok_or(ClientError::Context(path))?;
+                config.proxy_url = match proxy_url {
+                    Some(url) => Some(proxy::parse_proxy(&url, proxy::OF_KUBECONFIG)?),
+                    None => self.proxy.proxy_of(&config.cluster_url)?,
                 };
-                let proxied = kubeconfig.clusters.iter().any(|named| {
-                    named
-                        .cluster
-                        .as_ref()
-                        .is_some_and(|cluster| cluster.proxy_url.is_some())
-                });
-                let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-                let mut config = config.map_err(|_| ClientError::Context(path))?;
-                if !proxied {
-                    // The library would take a proxy from the environment.
-                    config.proxy_url = None;
-                }
                 config
             }
+            // In the hub's own network: a proxy outside of it does not lead there.
             None => kube::Config::incluster_env().map_err(|_| ClientError::NotInCluster)?,
         };
         if config.accept_invalid_certs || config.cluster_url.scheme_str() != Some("https") {
@@ -147,13 +64,50 @@ impl HubAccess {
         Ok(config)
     }
 
+    /// The configuration of the kubeconfig's context, with its `proxy-url` beside it; `None` if the
+    /// context names no usable cluster and user.
+    fn context_config(&self, kubeconfig: &Kubeconfig) -> Option<(kube::Config, Option<String>)> {
+        let current = kubeconfig.current_context.as_ref();
+        let name = self.context.as_ref().or(current)?;
+        let mut contexts = kubeconfig.contexts.iter();
+        let context = contexts.find(|named| named.name == *name)?;
+        let context = context.context.as_ref()?;
+        let mut clusters = kubeconfig.clusters.iter();
+        let cluster = clusters.find(|named| named.name == context.cluster)?;
+        let cluster = ExecAuthCluster::try_from(cluster.cluster.as_ref()?).ok()?;
+        let mut users = kubeconfig.auth_infos.iter();
+        // Without an entry, the user is anonymous, as in client-go.
+        let user = users.find(|named| Some(&named.name) == context.user.as_ref());
+        let user = user.and_then(|named| named.auth_info.clone());
+
+        let mut config = kube::Config::new(cluster.server.as_ref()?.parse().ok()?);
+        if let Some(namespace) = &context.namespace {
+            config.default_namespace.clone_from(namespace);
+        }
+        if let Some(pem) = &cluster.certificate_authority_data {
+            let roots = CertificateDer::pem_slice_iter(pem).map(|root| Some(root.ok()?.to_vec()));
+            config.root_cert = Some(roots.collect::<Option<_>>()?);
+        }
+        config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or_default();
+        config.tls_server_name.clone_from(&cluster.tls_server_name);
+        config.auth_info = user.unwrap_or_default();
+        let proxy_url = cluster.proxy_url.clone().filter(|url| !url.is_empty());
+        if let Some(exec) = &mut config.auth_info.exec
+            && exec.provide_cluster_info
+        {
+            exec.cluster = Some(cluster);
+        }
+        Some((config, proxy_url))
+    }
+
     /// Describes the hub to a person: its address, with the kubeconfig files and the context or the
     /// Pod.
     ///
     /// # Errors
     /// [`ClientError`].
     pub async fn describe_hub(&self) -> Result<String, ClientError> {
-        let address = self.config().await?.cluster_url;
+        let config = self.config().await?;
+        let address = config.cluster_url;
         let Some((_, kubeconfig)) = self.kubeconfig()? else {
             return Ok(format!("{address}, as the Pod's own ServiceAccount"));
         };
@@ -162,9 +116,12 @@ impl HubAccess {
             .clone()
             .or(kubeconfig.current_context)
             .unwrap_or_default();
+        let proxy = config.proxy_url.as_ref().map(proxy::shown_proxy);
+        let proxy = proxy.map(|proxy| format!(", through the proxy {proxy}"));
         Ok(format!(
-            "{address}, by context {context:?} of {}",
-            list_files(&self.kubeconfig_files()?)
+            "{address}, by context {context:?} of {}{}",
+            list_files(&self.kubeconfig_files()?),
+            proxy.unwrap_or_default()
         ))
     }
 
@@ -188,6 +145,7 @@ impl HubAccess {
                     kubeconfig: Some(file.clone()),
                     context: self.context.clone().or(current),
                     search: Vec::new(),
+                    proxy: self.proxy.clone(),
                 })
             }
             (None, several) => Err(ClientError::Several(list_files(several))),
@@ -252,57 +210,6 @@ fn unwrap_base64(kubeconfig: &mut Kubeconfig) {
                 *key = join_base64_lines(key.expose_secret()).into();
             }
         }
-    }
-}
-
-/// The user's parts of a configuration that errors name.
-pub(super) struct NamedParts {
-    command: Option<String>,
-    hint: Option<String>,
-    proxy_scheme: String,
-}
-
-impl NamedParts {
-    pub(super) fn of(config: &kube::Config) -> Self {
-        let exec = config.auth_info.exec.as_ref();
-        let short = |text: &String| foreign_text::one_line(text, MAX_NAMED_CHARS);
-        let proxy = config.proxy_url.as_ref().and_then(|url| url.scheme_str());
-        Self {
-            command: exec.and_then(|exec| exec.command.as_ref()).map(short),
-            hint: exec.and_then(|exec| exec.install_hint.as_ref()).map(short),
-            proxy_scheme: proxy.unwrap_or_default().to_owned(),
-        }
-    }
-
-    /// Names what cannot be used. The library's own texts are withheld, because they may quote
-    /// credentials or the output of a command.
-    pub(super) fn into_client_error(self, error: &kube::Error) -> ClientError {
-        let command = self.command.unwrap_or_default();
-        match error {
-            kube::Error::ProxyProtocolUnsupported { .. }
-            | kube::Error::ProxyProtocolDisabled { .. } => ClientError::Proxy(self.proxy_scheme),
-            kube::Error::Auth(AuthError::AuthExecStart(_)) => ClientError::CommandMissing {
-                command,
-                hint: self.hint,
-            },
-            kube::Error::Auth(
-                AuthError::AuthExecRun { .. }
-                | AuthError::AuthExecParse(_)
-                | AuthError::AuthExec(_)
-                | AuthError::ExecPluginFailed,
-            ) => ClientError::CommandFailed(command),
-            kube::Error::Auth(AuthError::ReadTokenFile(_, path)) => {
-                ClientError::TokenFile(path.clone())
-            }
-            _ => ClientError::Credentials,
-        }
-    }
-}
-
-fn hint_text(hint: &Option<String>) -> String {
-    match hint {
-        Some(hint) => format!("; the kubeconfig says how to install it: {hint}"),
-        None => "; fix: install it, or correct its path".to_owned(),
     }
 }
 
@@ -495,9 +402,10 @@ mod tests {
             failing.contains("\"false\"") && failing.contains("gave no credentials"),
             "{failing}"
         );
-        let proxy = text(", proxy-url: 'socks5://canary:secret@p:1'", "token: canary").await;
+        let proxy = text(", proxy-url: 'https://canary:secret@p:1'", "token: canary").await;
         assert!(
-            proxy.contains("\"socks5\"") && !proxy.contains("canary"),
+            proxy.contains("named by proxy-url of the kubeconfig, has a scheme other")
+                && !proxy.contains("canary"),
             "{proxy}"
         );
     }
