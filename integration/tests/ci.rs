@@ -4,11 +4,14 @@
 mod audience;
 mod deploy;
 mod forged;
+mod mcp;
+mod passthrough;
 mod refused_start;
 mod shapes;
 mod stage;
 
-use keyferry_integration::runner::{BoxedSuite, Suite};
+use keyferry_integration::parts::installed::Client;
+use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 
 use self::stage::Stage;
 
@@ -22,6 +25,7 @@ pub(crate) fn on_hub() -> BoxedSuite {
 
 fn tests(suite: Suite<Stage>) -> BoxedSuite {
     suite
+        .needs([Needed::Client(Client::McpServer)])
         .test(
             "a_job_deploys_with_its_id_token",
             deploy::a_job_deploys_with_its_id_token,
@@ -45,6 +49,14 @@ fn tests(suite: Suite<Stage>) -> BoxedSuite {
         .test(
             "no_forged_or_mismatched_token_is_accepted",
             forged::no_forged_or_mismatched_token_is_accepted,
+        )
+        .test(
+            "a_hosted_runner_comes_through_a_tls_passthrough",
+            passthrough::a_hosted_runner_comes_through_a_tls_passthrough,
+        )
+        .test(
+            "an_mcp_server_exchanges_the_token_of_who_asks",
+            mcp::an_mcp_server_exchanges_the_token_of_who_asks,
         )
         .test(
             "an_audience_gets_tokens_and_no_kubeconfig",
