@@ -92,13 +92,15 @@ impl McpServer {
         }
         let text = request.send().await?.text().await?;
         // An event stream with one event, whose data is the answer.
-        let data = text.lines().find_map(|line| line.strip_prefix("data: "));
-        let data = data.ok_or_else(|| format!("no event: {text}"))?;
-        let answer: Value = serde_json::from_str(data)?;
-        let said = answer["result"]["content"][0]["text"].as_str();
+        let event_data = text.lines().find_map(|line| line.strip_prefix("data: "));
+        let event_data = event_data.ok_or_else(|| format!("no event: {text}"))?;
+        let response: Value = serde_json::from_str(event_data)?;
+        let said = response["result"]["content"][0]["text"].as_str();
         Ok(ToolAnswer {
-            is_error: answer["result"]["isError"] == true,
-            text: said.ok_or_else(|| format!("no text: {data}"))?.to_owned(),
+            is_error: response["result"]["isError"] == true,
+            text: said
+                .ok_or_else(|| format!("no text: {event_data}"))?
+                .to_owned(),
         })
     }
 

@@ -79,16 +79,16 @@ async fn istiod_syncs_the_target(world: Arc<OnHub>) -> TestResult {
         rule("apiextensions.k8s.io", &["customresourcedefinitions"]),
     ]);
     allow(&world.targets[0], "istio-reader", &reads).await?;
-    let found = read(
+    let synced = read(
         &world,
         SecretReader::Istio,
         &[TENANT.to_owned(), "east".to_owned()],
     )
     .await?;
-    assert_eq!(found["secret"], format!("{TENANT}/{secret}"));
-    assert_eq!(found["user"]["username"], AT_TARGET);
-    let namespaces = found["namespaces"].as_array().cloned().unwrap_or_default();
-    assert!(namespaces.contains(&json!("kube-system")), "{found}");
+    assert_eq!(synced["secret"], format!("{TENANT}/{secret}"));
+    assert_eq!(synced["user"]["username"], AT_TARGET);
+    let namespaces = synced["namespaces"].as_array().cloned().unwrap_or_default();
+    assert!(namespaces.contains(&json!("kube-system")), "{synced}");
 
     // Without its label, istiod does not see the Secret: the cluster of another access is unknown.
     deliver(&world, "no-mesh", &json!({ "key": "west" })).await?;

@@ -31,10 +31,10 @@ pub(crate) async fn an_mcp_server_exchanges_the_token_of_who_asks(stage: Arc<Sta
 
     // Without an id of its own, the server sends the person's token alone.
     let server = start(&stage, &issuer, "").await?;
-    let answer = list(&server, &person).await?;
+    let refused = list(&server, &person).await?;
     assert!(
-        answer.contains("User \"hub:system:serviceaccount:tenant-a:reconciler\" cannot list"),
-        "{answer}: {}",
+        refused.contains("User \"hub:system:serviceaccount:tenant-a:reconciler\" cannot list"),
+        "{refused}: {}",
         server.logs_tail()
     );
     // A person whom no rule admits gets nothing at the target.
@@ -62,11 +62,11 @@ pub(crate) async fn an_mcp_server_exchanges_the_token_of_who_asks(stage: Arc<Sta
 }
 
 async fn list(server: &McpServer, person: &str) -> Result<String, TestError> {
-    let answer = server
+    let called = server
         .call("namespaces_list", &json!({}), Some(person))
         .await?;
-    assert!(answer.is_error, "{}", answer.text);
-    Ok(answer.text)
+    assert!(called.is_error, "{}", called.text);
+    Ok(called.text)
 }
 
 async fn start(stage: &Stage, issuer: &str, further: &str) -> Result<McpServer, TestError> {

@@ -13,6 +13,7 @@ import (
 	"istio.io/istio/pkg/config/mesh/meshwatcher"
 	"istio.io/istio/pkg/kube"
 	"istio.io/istio/pkg/kube/multicluster"
+	"istio.io/istio/pkg/log"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,6 +28,12 @@ type understood struct {
 func main() {
 	if len(os.Args) != 4 {
 		fail(fmt.Errorf("usage: istio KUBECONFIG-OF-HUB NAMESPACE CLUSTER"))
+	}
+	// Standard output is for the answer alone.
+	options := log.DefaultOptions()
+	options.OutputPaths = []string{"stderr"}
+	if err := log.Configure(options); err != nil {
+		fail(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	defer cancel()
