@@ -91,15 +91,17 @@ impl McpServer {
             request = request.bearer_auth(token);
         }
         let text = request.send().await?.text().await?;
-        // An event stream with one event, whose data is the answer.
-        let event_data = text.lines().find_map(|line| line.strip_prefix("data: "));
-        let event_data = event_data.ok_or_else(|| format!("no event: {text}"))?;
-        let response: Value = serde_json::from_str(event_data)?;
+        // An event stream: notifications, such as of a refusal, and the response.
+        let events = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        let response = events
+            .filter_map(|event| serde_json::from_str::<Value>(event).ok())
+            .find(|event| event["id"] == 1)
+            .ok_or_else(|| format!("no response: {text}"))?;
         let said = response["result"]["content"][0]["text"].as_str();
         Ok(ToolAnswer {
             is_error: response["result"]["isError"] == true,
             text: said
-                .ok_or_else(|| format!("no text: {event_data}"))?
+                .ok_or_else(|| format!("no text: {response}"))?
                 .to_owned(),
         })
     }
