@@ -105,9 +105,4 @@ impl McpServer {
                 .to_owned(),
         })
     }
-
-    /// The last lines of its log.
-    pub fn logs_tail(&self) -> String {
-        self.process.logs_tail(20)
-    }
 }

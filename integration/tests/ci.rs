@@ -4,14 +4,12 @@
 mod audience;
 mod deploy;
 mod forged;
-mod mcp;
 mod passthrough;
 mod refused_start;
 mod shapes;
 mod stage;
 
-use keyferry_integration::parts::installed::Client;
-use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
+use keyferry_integration::runner::{BoxedSuite, Suite};
 
 use self::stage::Stage;
 
@@ -25,7 +23,6 @@ pub(crate) fn on_hub() -> BoxedSuite {
 
 fn tests(suite: Suite<Stage>) -> BoxedSuite {
     suite
-        .needs([Needed::Client(Client::McpServer)])
         .test(
             "a_job_deploys_with_its_id_token",
             deploy::a_job_deploys_with_its_id_token,
@@ -53,10 +50,6 @@ fn tests(suite: Suite<Stage>) -> BoxedSuite {
         .test(
             "a_hosted_runner_comes_through_a_tls_passthrough",
             passthrough::a_hosted_runner_comes_through_a_tls_passthrough,
-        )
-        .test(
-            "an_mcp_server_exchanges_the_token_of_who_asks",
-            mcp::an_mcp_server_exchanges_the_token_of_who_asks,
         )
         .test(
             "an_audience_gets_tokens_and_no_kubeconfig",
