@@ -85,12 +85,16 @@ pub(crate) async fn a_hosted_runner_comes_through_a_tls_passthrough(
     }
 
     // One address cannot take all connections, and when it goes its place is free again.
-    let mut opened = Vec::new();
+    let (mut opened, mut reset) = (Vec::new(), 0);
     for _ in 0..MAX_CONNECTIONS + MORE_CONNECTIONS {
-        opened.push(TcpStream::connect(address).await?);
+        // The proxy may reset a connection before this end knows that it is open.
+        match TcpStream::connect(address).await {
+            Ok(connection) => opened.push(connection),
+            Err(_) => reset += 1,
+        }
     }
     let closed = futures::future::join_all(opened.iter_mut().map(is_closed)).await;
-    let closed = closed.into_iter().filter(|closed| *closed).count();
+    let closed = reset + closed.into_iter().filter(|closed| *closed).count();
     // The client above may still have a connection.
     assert!(
         (MORE_CONNECTIONS..MORE_CONNECTIONS + 8).contains(&closed),
