@@ -7,6 +7,7 @@ pub mod installed;
 mod minor;
 mod module;
 mod node;
+mod secret_reader;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use tokio::process::Command;
 pub use distribution::Distribution;
 pub use minor::Minor;
 pub use node::NodePart;
+pub use secret_reader::SecretReader;
 
 /// One real binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +63,8 @@ pub enum Part {
     ClusterInventory,
     /// Our small program on the code with which a distribution reads its configuration.
     Distribution(Distribution),
+    /// Our small program on the code with which a consumer reads delivered Secrets.
+    SecretReader(SecretReader),
     /// Our small program on the authenticator of kube-apiserver.
     Oracle(OracleRelease),
     /// A part of a node of a cluster.
@@ -163,6 +167,7 @@ impl Part {
             Self::ArgoCd => "argocd",
             Self::ClusterInventory => "cluster-inventory",
             Self::Distribution(distribution) => distribution.binary(),
+            Self::SecretReader(reader) => reader.binary(),
             Self::Oracle(_) => "oracle",
             Self::Node(part) => part.binary(),
         }
@@ -190,6 +195,7 @@ impl Part {
             Self::ArgoCd => "v3.3.0",
             Self::ClusterInventory => "v0.1.3",
             Self::Distribution(distribution) => distribution.version(),
+            Self::SecretReader(reader) => reader.version(),
             Self::Oracle(release) => release.version(),
             Self::Node(part) => part.version(),
         }
@@ -216,6 +222,7 @@ impl Part {
             Self::ArgoCd => "argocd",
             Self::ClusterInventory => "cluster-inventory",
             Self::Distribution(distribution) => distribution.directory(),
+            Self::SecretReader(reader) => reader.directory(),
             Self::Oracle(release) => release.directory(),
             Self::Node(part) => part.directory(),
         }
@@ -252,6 +259,7 @@ impl Part {
                 | Self::ArgoCd
                 | Self::ClusterInventory
                 | Self::Distribution(_)
+                | Self::SecretReader(_)
                 | Self::Node(_)
         )
     }
@@ -285,7 +293,8 @@ impl Part {
             | Self::PrometheusRules
             | Self::ArgoCd
             | Self::ClusterInventory
-            | Self::Distribution(_) => ".",
+            | Self::Distribution(_)
+            | Self::SecretReader(_) => ".",
             Self::Node(part) => part.package(),
         }
     }
@@ -295,6 +304,7 @@ impl Part {
     fn module(self) -> &'static str {
         match self {
             Self::ClusterInventory => "sigs.k8s.io/cluster-inventory-api",
+            Self::SecretReader(_) => "sigs.k8s.io/kueue",
             Self::FluxOperator => "github.com/controlplaneio-fluxcd/flux-operator",
             _ => self.package(),
         }
@@ -326,6 +336,7 @@ impl Part {
             Self::Registry => 60,
             Self::ArgoCd => 100,
             Self::Distribution(distribution) => distribution.expected_seconds(),
+            Self::SecretReader(reader) => reader.expected_seconds(),
             Self::Node(part) => part.expected_seconds(),
         }
     }

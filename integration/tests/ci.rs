@@ -5,6 +5,7 @@ mod audience;
 mod deploy;
 mod foreign_cluster;
 mod forged;
+mod passthrough;
 mod refused_start;
 mod shapes;
 mod stage;
@@ -50,6 +51,10 @@ fn tests(suite: Suite<Stage>) -> BoxedSuite {
         .test(
             "a_service_account_of_another_cluster_is_a_caller",
             foreign_cluster::a_service_account_of_another_cluster_is_a_caller,
+        )
+        .test(
+            "a_hosted_runner_comes_through_a_tls_passthrough",
+            passthrough::a_hosted_runner_comes_through_a_tls_passthrough,
         )
         .test(
             "an_audience_gets_tokens_and_no_kubeconfig",

@@ -2,9 +2,11 @@
 //! token directory in client-go, kubectl, and the Kubernetes clients of Python and JavaScript.
 
 mod agent;
+mod assertion;
 mod certificate;
 mod directory;
 mod kubectl_proxy;
+mod mcp;
 mod plugin;
 mod stage;
 
@@ -23,7 +25,11 @@ async fn start() -> Result<World, NotStarted> {
         .locate(Part::ClientGo)
         .await
         .map_err(FleetError::from)?;
-    for client in [Client::PythonKubernetes, Client::JavaScriptKubernetes] {
+    for client in [
+        Client::PythonKubernetes,
+        Client::JavaScriptKubernetes,
+        Client::McpServer,
+    ] {
         parts.install(client).await.map_err(FleetError::from)?;
     }
     Ok(world)
@@ -35,7 +41,16 @@ pub(crate) fn suite() -> BoxedSuite {
             Needed::Part(Part::ClientGo),
             Needed::Client(Client::PythonKubernetes),
             Needed::Client(Client::JavaScriptKubernetes),
+            Needed::Client(Client::McpServer),
         ])
+        .test(
+            "client_credentials_with_an_assertion_by_x_oauth2",
+            assertion::client_credentials_with_an_assertion_by_x_oauth2,
+        )
+        .test(
+            "an_mcp_server_gets_a_token_for_each_target",
+            mcp::an_mcp_server_gets_a_token_for_each_target,
+        )
         .test(
             "kubectl_and_client_go_run_the_plugin",
             plugin::kubectl_and_client_go_run_the_plugin,

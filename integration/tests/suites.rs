@@ -43,6 +43,7 @@ mod reach;
 mod rehearsals;
 mod releases;
 mod rotation;
+mod secret_readers;
 mod shipped_fleet;
 mod target_roles;
 mod tls;
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         .suite("walking_path", walking_path::suite())
         .suite("consumers", consumers::suite())
         .suite("distributions", distributions::suite())
+        .suite("secret_readers", secret_readers::suite())
         .suite("next_release", next_release::suite())
         .suite("releases", releases::suite())
         .suite("admission_latency", admission_policies::latency())

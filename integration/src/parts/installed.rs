@@ -32,6 +32,8 @@ pub enum Client {
     Axe,
     /// Scores pages in a browser of its own.
     Lighthouse,
+    /// kubernetes-mcp-server, whose package contains its binary.
+    McpServer,
 }
 
 /// A client that can be started.
@@ -55,6 +57,7 @@ impl Client {
             Self::Schemathesis => "schemathesis",
             Self::Axe => "axe",
             Self::Lighthouse => "lighthouse",
+            Self::McpServer => "mcp-server",
         }
     }
 
@@ -84,7 +87,8 @@ impl Client {
             Self::JavaScriptVerifiers
             | Self::JavaScriptKubernetes
             | Self::Axe
-            | Self::Lighthouse => &[&["node", "--version"], &["npm", "ci", "--silent"]],
+            | Self::Lighthouse
+            | Self::McpServer => &[&["node", "--version"], &["npm", "ci", "--silent"]],
             Self::JavaVerifiers => &[
                 &["javac", "-version"],
                 // With -C, Maven fails on a wrong checksum.
@@ -130,6 +134,11 @@ impl Client {
                 PathBuf::from("node"),
                 vec![file("node_modules/axe-core/axe.min.js")],
             ),
+            Self::McpServer => {
+                let package = "kubernetes-mcp-server-linux-amd64";
+                let program = format!("node_modules/{package}/bin/{package}");
+                (folder.join(program), Vec::new())
+            }
             Self::JavaVerifiers => (
                 PathBuf::from("java"),
                 vec![

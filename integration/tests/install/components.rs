@@ -74,6 +74,6 @@ pub(crate) async fn every_folder_renders(hubs: Arc<Hubs>) -> TestResult {
             "{name}"
         );
     }
-    assert_eq!(components, 10);
+    assert_eq!(components, 11);
     Ok(())
 }

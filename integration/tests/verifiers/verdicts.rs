@@ -69,7 +69,8 @@ fn expected(program: Program) -> &'static [&'static str] {
             | Client::JavaScriptKubernetes
             | Client::Schemathesis
             | Client::Axe
-            | Client::Lighthouse,
+            | Client::Lighthouse
+            | Client::McpServer,
         ) => &[],
     }
 }

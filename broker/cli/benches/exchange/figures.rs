@@ -44,10 +44,10 @@ impl Subject {
         Spread::of(self.samples.iter().filter_map(|sample| sample.cpu))
     }
 
-    /// The ratio of its requests per second to those of its empty handler, round by round.
+    /// The ratio of its requests per second to those of its baseline, round by round.
     pub fn ratio(&self, all: &[Self]) -> Option<Spread> {
-        let empty = all.get(self.empty?)?;
-        Spread::of_ratios(&self.samples, &empty.samples, |sample: &Sample| {
+        let baseline = all.get(self.baseline?)?;
+        Spread::of_ratios(&self.samples, &baseline.samples, |sample: &Sample| {
             Some(sample.rate)
         })
     }

@@ -35,7 +35,7 @@ fn bars(figures: &Figures, figure: impl Fn(&Subject) -> Option<Spread>) -> Vec<B
         Some(Bar {
             name: subject.name,
             spread: figure(subject)?,
-            is_peer: subject.empty.is_none(),
+            is_peer: subject.baseline.is_none(),
         })
     };
     figures.throughput.iter().filter_map(bar).collect()
@@ -49,7 +49,7 @@ fn throughput(figures: &Figures) -> Table {
         "p50 us",
         "p99 us",
         "server CPU us",
-        "of the empty handler: min / median / max",
+        "of the empty handler, or of the first exchange: min / median / max",
     ];
     let row = |subject: &Subject| {
         vec![

@@ -24,8 +24,8 @@ pub struct Subject {
     pub name: &'static str,
     /// One sample for each round.
     pub samples: Vec<Sample>,
-    /// The index of the empty handler that it is compared with.
-    pub empty: Option<usize>,
+    /// The index of the subject that it is compared with.
+    pub baseline: Option<usize>,
     /// The size of its response.
     pub size: Size,
     load: Load,
@@ -77,6 +77,13 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
         "exchange, delegated caller",
     )
     .await?;
+    let by_assertion = probe(
+        stage,
+        stage.ports.api,
+        stage.ground.assertion_requests(CONNECTIONS, SELF, "warm")?,
+        "exchange by client_assertion, beside the first",
+    )
+    .await?;
     let get = |path: &str| vec![format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")];
     let jwks = probe(stage, stage.ports.discovery, get("/openid/v1/jwks"), "JWKS").await?;
     let metadata = probe(
@@ -96,22 +103,26 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
     let mut exchanges = [
         empty_post,
         Subject {
-            empty: Some(0),
+            baseline: Some(0),
             ..exchange
         },
         Subject {
-            empty: Some(0),
+            baseline: Some(0),
             ..delegated
+        },
+        Subject {
+            baseline: Some(1),
+            ..by_assertion
         },
     ];
     let mut documents = [
         empty_get,
         Subject {
-            empty: Some(3),
+            baseline: Some(4),
             ..jwks
         },
         Subject {
-            empty: Some(3),
+            baseline: Some(4),
             ..metadata
         },
     ];
@@ -168,7 +179,7 @@ async fn probe(
     Ok(Subject {
         name,
         samples: Vec::new(),
-        empty: None,
+        baseline: None,
         size,
         load,
     })

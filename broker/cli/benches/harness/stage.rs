@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use keyferry::wiring::{ServeError, ServeOptions, Server};
 use keyferry_api::config::Overrides;
-use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_core::exchange::{
+    ASSERTION_TYPE_JWT, GRANT_TYPE, GRANT_TYPE_CREDENTIALS, TOKEN_TYPE_JWT,
+};
 use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::HubAccess;
 use keyferry_platform::reload_signal::ReloadSignal;
@@ -29,6 +31,24 @@ pub const COLD: usize = 3;
 
 const CALLER_LIFETIME: Duration = Duration::from_secs(3600);
 const READY: Duration = Duration::from_secs(15);
+
+/// How a form presents the caller's token: the fixed parameters, and the name of the token's.
+type Presentation = ([(&'static str, &'static str); 2], &'static str);
+
+const SUBJECT_TOKEN: Presentation = (
+    [
+        ("grant_type", GRANT_TYPE),
+        ("subject_token_type", TOKEN_TYPE_JWT),
+    ],
+    "subject_token",
+);
+const CLIENT_ASSERTION: Presentation = (
+    [
+        ("grant_type", GRANT_TYPE_CREDENTIALS),
+        ("client_assertion_type", ASSERTION_TYPE_JWT),
+    ],
+    "client_assertion",
+);
 
 /// Certificates, and a hub with its kubeconfig, in a separate folder.
 pub struct Ground {
@@ -107,14 +127,24 @@ impl Ground {
 
     /// The form of an exchange, with a new token of the ServiceAccount.
     pub fn form(&self, namespace: &str, service_account: &str, access: &str) -> Outcome<String> {
+        self.form_of(SUBJECT_TOKEN, namespace, service_account, access)
+    }
+
+    fn form_of(
+        &self,
+        presentation: Presentation,
+        namespace: &str,
+        service_account: &str,
+        access: &str,
+    ) -> Outcome<String> {
         let token = self
             .hub
             .token(namespace, service_account, CALLER_AUDIENCE, CALLER_LIFETIME)?;
+        let (fixed, token_name) = presentation;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", GRANT_TYPE)
-            .append_pair("subject_token_type", TOKEN_TYPE_JWT);
-        form.append_pair("audience", &format!("{namespace}/{access}"))
-            .append_pair("subject_token", token.expose_secret());
+        form.extend_pairs(fixed)
+            .append_pair("audience", &format!("{namespace}/{access}"))
+            .append_pair(token_name, token.expose_secret());
         Ok(form.finish())
     }
 
@@ -126,8 +156,28 @@ impl Ground {
         service_account: &str,
         access: &str,
     ) -> Outcome<Vec<String>> {
+        self.requests_of(SUBJECT_TOKEN, count, service_account, access)
+    }
+
+    /// As [`Self::exchange_requests`], with the tokens as client assertions.
+    pub fn assertion_requests(
+        &self,
+        count: usize,
+        service_account: &str,
+        access: &str,
+    ) -> Outcome<Vec<String>> {
+        self.requests_of(CLIENT_ASSERTION, count, service_account, access)
+    }
+
+    fn requests_of(
+        &self,
+        presentation: Presentation,
+        count: usize,
+        service_account: &str,
+        access: &str,
+    ) -> Outcome<Vec<String>> {
         let request = |_| {
-            let form = self.form(TENANT, service_account, access)?;
+            let form = self.form_of(presentation, TENANT, service_account, access)?;
             Ok(exchange_request(&form))
         };
         (0..count).map(request).collect()
