@@ -20,13 +20,16 @@ fn whole(authority: &Path) -> TrustInputs {
     inputs::read(&args, None).unwrap()
 }
 
+/// The audience of the entries, and its TargetCluster.
+const ONE_AUDIENCE: &[(&str, &str)] = &[("https://prod", "prod")];
+
 /// The fields that differ between the entries of two files, each once.
 fn differing_fields(base: &str, edited: &str, index: usize) -> Vec<String> {
     let entry = |text: &str| {
         let loaded = load_configuration(text.as_bytes(), Minor::V1_36).unwrap();
         loaded.configuration.jwt.into_iter().nth(index).unwrap()
     };
-    let differences = entry::differences("", &entry(edited), &entry(base));
+    let differences = entry::differences("", &entry(edited), &entry(base), ONE_AUDIENCE);
     let mut fields: Vec<String> = differences.into_iter().map(|it| it.path).collect();
     fields.dedup();
     fields
@@ -70,7 +73,7 @@ fn each_changed_field_is_named_and_nothing_else() {
     let other = std::fs::read_to_string(other.path()).unwrap();
     let both = std::fs::read_to_string(authority.path()).unwrap() + &other;
     let expected = whole(authority.path());
-    let printed = super::super::super::file(&expected.rules.entry(), Minor::V1_36);
+    let printed = super::super::super::file(&expected.text(), Minor::V1_36);
     let subjects = |list: &str| json!(format!("claims.sub in [{list}]"));
     let (a, b) = (
         "'system:serviceaccount:tenant-a:reconciler'",
@@ -363,7 +366,7 @@ fn what_changes_no_value_is_silent() {
     let authority = ca();
     let pem = std::fs::read_to_string(authority.path()).unwrap();
     let expected = whole(authority.path());
-    let printed = super::super::super::file(&expected.rules.entry(), Minor::V1_36);
+    let printed = super::super::super::file(&expected.text(), Minor::V1_36);
     let replaced = |from: &str, to: &str| {
         assert!(printed.contains(from), "{from} is not in {printed}");
         printed.replace(from, to)
