@@ -388,9 +388,17 @@ async fn refuse_other_tokens(
     Ok(())
 }
 
+/// A user at the target, a verb, a group and resource, and a namespace.
+type Cell<'u> = (
+    &'u TargetUser,
+    &'static str,
+    (&'static str, &'static str),
+    &'static str,
+);
+
 /// Asks the apiserver about each cell, and returns their number.
 async fn ask_cells(target: &ControlPlane, users: &[TargetUser]) -> Result<usize, TestError> {
-    let mut cells = Vec::new();
+    let mut cells: Vec<Cell<'_>> = Vec::new();
     for user in users {
         for verb in VERBS {
             for resource in RESOURCES {
@@ -398,23 +406,14 @@ async fn ask_cells(target: &ControlPlane, users: &[TargetUser]) -> Result<usize,
             }
         }
     }
-    let asked = stream::iter(&cells).map(|(user, verb, (group, resource), namespace)| async move {
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {
-                "user": user.name, "groups": user.groups,
-                "resourceAttributes": {
-                    "verb": verb, "group": group, "resource": resource, "namespace": namespace,
-                },
-            },
-        });
-        let allowed = target.admin().create(REVIEWS, &review).await?["status"]["allowed"] == true;
-        let expected = may(user.target, namespace, verb, resource);
-        let differs = allowed != expected;
-        let cell = format!("{} {verb} {resource} in {namespace}: {allowed}", user.name);
-        Ok::<_, TestError>(differs.then_some(cell))
-    });
-    let differing: Vec<Option<String>> = asked.buffered(CONCURRENT_REVIEWS).try_collect().await?;
+    let count = cells.len();
+    // The futures are made first: the compiler does not see that a stream that makes them is Send.
+    let asked: Vec<_> = cells
+        .into_iter()
+        .map(|cell| ask_cell(target, cell))
+        .collect();
+    let asked = stream::iter(asked).buffered(CONCURRENT_REVIEWS);
+    let differing: Vec<Option<String>> = asked.try_collect().await?;
     let differing: Vec<String> = differing.into_iter().flatten().collect();
     assert!(
         differing.is_empty(),
@@ -422,5 +421,28 @@ async fn ask_cells(target: &ControlPlane, users: &[TargetUser]) -> Result<usize,
         differing.len(),
         differing.first()
     );
-    Ok(cells.len())
+    Ok(count)
+}
+
+/// The cell, if the apiserver answers something else than the bindings say.
+async fn ask_cell(
+    target: &ControlPlane,
+    (user, verb, (group, resource), namespace): Cell<'_>,
+) -> Result<Option<String>, TestError> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user.name, "groups": user.groups,
+            "resourceAttributes": {
+                "verb": verb, "group": group, "resource": resource, "namespace": namespace,
+            },
+        },
+    });
+    let answer = target.admin().create(REVIEWS, &review).await?;
+    let is_allowed = answer["status"]["allowed"] == true;
+    let cell = format!(
+        "{} {verb} {resource} in {namespace}: {is_allowed}",
+        user.name
+    );
+    Ok((is_allowed != may(user.target, namespace, verb, resource)).then_some(cell))
 }
