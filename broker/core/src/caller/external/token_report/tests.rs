@@ -53,8 +53,10 @@ fn what_is_wrong_before_any_rule_is_said_first() {
     issuers[0].token_use = TokenUse::Once;
     let changed = |name: &str, value: Value| {
         let mut claims = claims_of(case);
-        claims["jti"] = json!("one");
-        claims[name] = value;
+        if name != "jti" {
+            claims["jti"] = json!("one");
+            claims[name] = value;
+        }
         report(&issuers, &claims)
     };
     for (name, value, problem) in [
