@@ -171,7 +171,7 @@ pub(crate) struct ShapeArgs {
     ///
     /// The role is that of a TargetCluster with sameAs: view=view binds ClusterRole view to the group
     /// of role view in the whole cluster, and view=view@apps in namespace apps.
-    #[arg(long, value_name = "ROLE=CLUSTERROLE[@NAMESPACE]", value_parser = role_binding)]
+    #[arg(long, value_name = "ROLE=CLUSTERROLE[@NAMESPACE]", value_parser = role_binding, hide_short_help = true)]
     bind_role: Vec<RoleBinding>,
     /// The ServiceAccount of the target that Flux is to impersonate there.
     ///

@@ -24,13 +24,14 @@ pub(super) struct RoleArgs {
         value_name = "NAME",
         value_parser = object_name,
         requires = "role",
-        conflicts_with = "managed_issuer"
+        conflicts_with = "managed_issuer",
+        hide_short_help = true
     )]
     same_as: Option<ObjectName>,
     /// The role, whose tokens have users and groups of their own.
     ///
     /// Bind RBAC to its group by --bind-role.
-    #[arg(long, value_name = "ROLE", value_parser = role_name, requires = "same_as")]
+    #[arg(long, value_name = "ROLE", value_parser = role_name, requires = "same_as", hide_short_help = true)]
     role: Option<RoleName>,
 }
 
