@@ -79,6 +79,7 @@ fn no_workflow_has_a_secret_or_a_right_that_it_does_not_use() {
         "config.yaml",
         "deploy.yaml",
         "gitlab-ci.yaml",
+        "haproxy.cfg",
         "push-artifact.yaml",
         "release-artifact.yaml",
         "systems",

@@ -61,7 +61,7 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
         // The same token without the fault is admitted: only the fault is refused.
         admitted(&stage, shape, "good").await?;
         for Forged { name, token } in table(&stage, shape, &shapes)? {
-            let what = format!("{}: {name}", shape.name);
+            let case = format!("{}: {name}", shape.name);
             let [namespace, object] = shape.access();
             let access = format!("{namespace}/{object}");
             let mut answers = vec![
@@ -75,9 +75,9 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
                 answers.push(route.await?);
             }
             for answer in &answers {
-                assert!(!answer.body.contains("eyJ"), "{what}: {}", answer.body);
-                assert!(answer.status >= 400, "{what}: {}", answer.body);
-                refused.push(Refused::of(answer, &what, &shapes));
+                assert!(!answer.body.contains("eyJ"), "{case}: {}", answer.body);
+                assert!(answer.status >= 400, "{case}: {}", answer.body);
+                refused.push(Refused::of(answer, &case, &shapes));
             }
             if let [exchange, assertion, kubeconfig] = answers.as_slice() {
                 let bytes = [exchange, assertion, kubeconfig].map(|answer| {
@@ -85,7 +85,7 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
                     (status, same)
                 });
                 let first = expected.get_or_insert_with(|| bytes.clone());
-                assert_eq!(*first, bytes, "{what}: every fault has the same bytes");
+                assert_eq!(*first, bytes, "{case}: every fault has the same bytes");
             }
             tokens += 1;
         }

@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::{ImportError, Imported, field_error, metadata_text, optional_text, printable_name};
 
 pub(super) fn read_config_map(object: &Value) -> Result<Imported, ImportError> {
-    let data = object.get("data").and_then(Value::as_object);
-    let data = data.ok_or_else(|| field_error("data", "is missing"))?;
-    let text = |key: &str| optional_text(data, key, "data");
+    let entries = object.get("data").and_then(Value::as_object);
+    let entries = entries.ok_or_else(|| field_error("data", "is missing"))?;
+    let text = |key: &str| optional_text(entries, key, "data");
     let problem = match text("provider")?.as_deref() {
         Some("generic") => None,
         Some(_) => Some(
@@ -22,7 +22,7 @@ pub(super) fn read_config_map(object: &Value) -> Result<Imported, ImportError> {
         return Err(field_error("data.provider", problem));
     }
     let server = text("address")?.ok_or_else(|| field_error("data.address", "is missing"))?;
-    let others = data
+    let others = entries
         .keys()
         .filter(|key| !["provider", "address", "ca.crt"].contains(&key.as_str()))
         .map(|key| printable_name(key));

@@ -67,7 +67,7 @@ fn a_role_has_the_rights_of_its_own_group_and_none_of_the_account() {
     let bound = with_role().and_at_target(BOUND).to_world();
     let role = line_at(&bound, &with_target("prod-view"), account);
     assert!(role.starts_with("yes"), "{role}");
-    assert!(role.contains("hub:role:view"), "{role}");
+    assert!(role.contains("RoleBinding apps/viewers"), "{role}");
 }
 
 #[test]

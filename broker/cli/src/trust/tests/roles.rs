@@ -272,7 +272,7 @@ fn compared(file: &str, known: &KnownHub) -> String {
 
 #[test]
 fn a_file_is_compared_for_each_audience() {
-    let known = hub_with_roles("Hub");
+    let known_hub = hub_with_roles("Hub");
     let file = file_with_roles(Minor::V1_36);
     let mut without_roles = hub_with_roles("Hub");
     let targets = &mut without_roles.configuration.policy.targets;
@@ -313,7 +313,7 @@ fn a_file_is_compared_for_each_audience() {
     ];
     let mut shown = String::new();
     for (case, file) in &cases {
-        shown += &format!("== {case}\n{}\n", compared(file, &known));
+        shown += &format!("== {case}\n{}\n", compared(file, &known_hub));
     }
     shown += &format!(
         "== roles that are gone\n{}\n",
@@ -340,10 +340,10 @@ fn a_role_is_added_to_the_entry_that_the_target_has() {
 
 #[test]
 fn three_hundred_accounts_of_each_role_fit() {
-    let mut known = hub_with_roles("Hub");
+    let mut known_hub = hub_with_roles("Hub");
     let names: Vec<String> = (0..300).map(|number| format!("tenant-{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    for target in known.configuration.policy.targets.values_mut() {
+    for target in known_hub.configuration.policy.targets.values_mut() {
         let rules = target.allow.iter().cloned().map(|mut rule| {
             let names = names
                 .iter()
@@ -355,7 +355,9 @@ fn three_hundred_accounts_of_each_role_fit() {
     }
     for minor in MINORS {
         let flag = format!("--kubernetes={minor}");
-        let file = print_for(&["trust", "prod", &flag], &known).unwrap().text;
+        let file = print_for(&["trust", "prod", &flag], &known_hub)
+            .unwrap()
+            .text;
         assert_eq!(errors(&file, minor), []);
         let accepted = |audience: &str, account: &str| {
             user_of(&file, minor, &token_for(list(&[audience]), account, 600)).is_some()
@@ -368,7 +370,7 @@ fn three_hundred_accounts_of_each_role_fit() {
         }
         assert!(!accepted("https://prod/roles/view", "tenant-300/agent"));
     }
-    let text = print_for(&["trust", "prod"], &known).unwrap().text;
-    let compared = compared(&text, &known);
+    let text = print_for(&["trust", "prod"], &known_hub).unwrap().text;
+    let compared = compared(&text, &known_hub);
     assert!(compared.ends_with("should have"), "{compared}");
 }
