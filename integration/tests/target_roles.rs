@@ -77,7 +77,7 @@ pub(crate) fn tests(suite: Suite<Fleet>) -> Suite<Fleet> {
 fn is_allowed(target: usize, namespace: usize, account: usize) -> bool {
     match target {
         0 => account % 4 != 3,
-        1 => (account + namespace) % 2 == 0,
+        1 => (account + namespace).is_multiple_of(2),
         _ => account % 3 != namespace,
     }
 }
