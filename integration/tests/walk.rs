@@ -8,6 +8,7 @@ mod fleet;
 mod interrupted;
 mod onboarding;
 mod onboarding_by_file;
+mod onboarding_role;
 mod place;
 
 use std::time::Duration;

@@ -237,6 +237,7 @@ command_errors!(
 command_errors!(
     with fix:
     crate::local_file::ReadError,
+    crate::token_source::TokenFileError,
 );
 
 impl From<ConfigFileError> for CommandError {

@@ -3,7 +3,6 @@
 mod document;
 mod span_text;
 mod text;
-mod token_source;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,12 +14,12 @@ use keyferry_platform::clock::{Clock, SystemClock};
 
 use crate::args::output_format::FormatArgs;
 use crate::command_error::CommandError;
+use crate::token_source::read_token;
 use crate::ui;
 
 use self::document::{SignatureState, TokenDocument};
 
 pub(crate) use self::document::KeySetError;
-pub(crate) use self::token_source::{TokenFileError, read_token};
 
 /// The flags of `keyferry inspect`.
 #[derive(Args)]
@@ -63,7 +62,7 @@ fn decoded(args: &InspectArgs) -> Result<TokenDocument, CommandError> {
             "name one file, or - for standard input; a token is never an argument",
         ));
     }
-    let token = token_source::read_token(&args.file)?;
+    let token = read_token(&args.file)?;
     let now = args.at.unwrap_or_else(|| SystemClock::start().now().wall);
     let document = TokenDocument::of(&token, now);
     match &args.jwks {

@@ -52,6 +52,7 @@ mod target_folder;
 mod targets;
 mod tls;
 mod token;
+mod token_source;
 #[cfg(feature = "view")]
 mod tree;
 mod trust;

@@ -52,7 +52,7 @@ pub(crate) enum ViewCommand {
     Inspect(inspect::InspectArgs),
 }
 
-command_error::command_errors!(with fix: inspect::TokenFileError, inspect::KeySetError);
+command_error::command_errors!(with fix: inspect::KeySetError);
 
 impl ViewCommand {
     /// Runs a command that only reads files and prints; returns `None` for all others.

@@ -65,6 +65,7 @@ async fn journey(place: Here, name: &'static str, minor: Minor) -> TestResult {
     journey.fewer_flags_remove_nothing().await?;
     journey.only_pruning_removes().await?;
     journey.another_tenant().await?;
+    journey.a_role_of_the_target().await?;
     journey.off_again().await?;
     // Each on one target, for time.
     match minor {
@@ -179,7 +180,7 @@ impl Journey {
         format!("/apis/keyferry.dev/v1alpha1/targetclusters/{}", self.name)
     }
 
-    fn tenants(&self) -> [String; 2] {
+    pub(super) fn tenants(&self) -> [String; 2] {
         [format!("{}-one", self.name), format!("{}-two", self.name)]
     }
 

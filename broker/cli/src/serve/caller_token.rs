@@ -9,7 +9,7 @@ use keyferry_api::config::ServerConfiguration;
 use keyferry_core::caller::external::token_report::report_token;
 
 use crate::command_error::CommandError;
-use crate::inspect::read_token;
+use crate::token_source::read_token;
 use crate::ui;
 
 /// Compares the token with the rules. It proves nothing about the caller, because the signature is

@@ -110,6 +110,7 @@ impl TrustInputs {
     }
 
     /// Renders all entries.
+    #[cfg(any(feature = "view", test))]
     pub(super) fn text(&self) -> String {
         self.entries.iter().map(TargetRules::entry).collect()
     }
