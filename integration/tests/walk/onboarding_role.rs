@@ -9,9 +9,13 @@ impl Journey {
     pub(super) async fn a_role_of_the_target(&self) -> TestResult {
         let (base, [tenant, _]) = (self.name, self.tenants());
         let role = format!("{base}-view");
+        // As the target's admin copies it from a node.
+        let present = self.plane.authentication_config_path()?;
+        std::fs::copy(present, self.shell.folder().join("with-base.yaml"))?;
         let command = format!(
             "keyferry onboard target {role} --same-as {base} --role view --target-kubeconfig \
-             fresh.kubeconfig --tenant {tenant}/app --bind-role view=pod-reader@kube-system --apply"
+             fresh.kubeconfig --tenant {tenant}/app --bind-role view=pod-reader@kube-system \
+             --merge with-base.yaml --apply"
         );
         self.guided(&command, "role").await?;
         let user = async |access: &str| {
