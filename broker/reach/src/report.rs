@@ -25,7 +25,7 @@ pub const ASSUMPTIONS: [&str; 7] = [
 
 /// What an answer assumes too, if targets and accesses are those of a configuration file.
 pub const CONFIGURATION_STAYS: &str =
-    "whoever can change Keyferry's configuration file is left out: that opens every door";
+    "a user who can change Keyferry's configuration file is left out: that opens every door";
 
 /// The answers to a question.
 #[derive(Clone, Debug, Serialize)]

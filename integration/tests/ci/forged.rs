@@ -58,7 +58,7 @@ pub(crate) async fn no_forged_or_mismatched_token_is_accepted(stage: Arc<Stage>)
     let (mut tokens, mut refused) = (0, Vec::new());
     let mut expected: Option<[(u16, String); 3]> = None;
     for index in 0..count {
-        // Made anew, because what is issued in the future is issued in the present a minute later.
+        // Made again for each, because a time of issue in the future is in the past a minute later.
         let shapes = stage.all_shapes()?;
         let shape = &shapes[index];
         // The same token without the fault is admitted: only the fault is refused.

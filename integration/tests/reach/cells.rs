@@ -89,7 +89,7 @@ pub(super) async fn every_decided_cell_is_what_the_target_does(world: Arc<Stage>
         .map(|((target, subject), word)| ((target, subject.to_string()), word.to_owned()))
         .collect();
     assert_eq!(live, read_from_files);
-    // With the same objects in a file, whoever writes such objects opens nothing: no way is added.
+    // With the same objects in a file, writing such objects opens nothing: no way is added.
     let config = super::live::config_of_hub(&world).await?;
     let of_config = super::live::read_answers(&world, Some(&config)).await?;
     let has_way = |answers: &BTreeMap<(String, String), String>| {
