@@ -13,9 +13,9 @@ use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::random::SystemRandomness;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::access::{ServerArgs, Source, fix, source};
+use crate::args::access::{ServerArgs, Source, source};
 use crate::args::names::access_name;
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, fix_of_client_error};
 use crate::ui;
 
 #[derive(Args)]
@@ -238,7 +238,7 @@ fn report(access: &AccessName, round: &Result<AgentUpdate, AgentUpdateError>) {
         Ok(_) => {}
         Err(error) => {
             let hint = if let AgentUpdateError::Client(error) = error {
-                fix(error)
+                fix_of_client_error(error)
             } else {
                 None
             };

@@ -16,6 +16,7 @@ pub(crate) mod names;
 pub(crate) mod objects_argument;
 pub(crate) mod only_access;
 pub(crate) mod output_format;
+pub(crate) mod start_arg;
 pub(crate) mod start_args;
 pub(crate) mod target_args;
 

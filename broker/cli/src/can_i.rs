@@ -19,7 +19,8 @@ use serde_json::json;
 
 use crate::args::TARGET;
 use crate::args::output_format::FormatArgs;
-use crate::args::start_args::{StartArg, attributes};
+use crate::args::start_arg::StartArg;
+use crate::args::start_args::attributes;
 use crate::args::target_args::TargetArgs;
 use crate::command_error::CommandError;
 use crate::role_manifest::with_bindings;

@@ -13,7 +13,6 @@ use keyferry_hub::client::ClientError as HubClientError;
 use keyferry_hub::ports::HubError;
 use keyferry_platform::config_file::ConfigFileError;
 
-use crate::args::access;
 use crate::wiring::ServeError;
 
 /// What a command tried and on what, and how to fix it. Only [`ui`](crate::ui) prints it. Where the
@@ -161,10 +160,56 @@ impl From<ClientError> for CommandError {
             ClientError::CallerToken(_) => Self::of_line(&error.to_string()),
             _ => Self::new(error.to_string()),
         };
-        match access::fix(&error) {
+        match fix_of_client_error(&error) {
             Some(fix) => own.or_fix(fix),
             None => own,
         }
+    }
+}
+
+/// Suggests what to try next.
+pub(crate) fn fix_of_client_error(error: &ClientError) -> Option<&'static str> {
+    match error {
+        ClientError::Answer { error, .. }
+            if *error == *"invalid_target" || *error == *"access_denied" =>
+        {
+            Some(
+                "an access without the delivery HTTP or Exec gives no token on request: keyferry \
+                 targets lists deliveries; else ask the server's admin for the audit record of this \
+                 request, since the answer is the same whether or not the access exists",
+            )
+        }
+        ClientError::Answer { error, .. }
+            if *error == *"invalid_request" || *error == *"invalid_token" =>
+        {
+            Some(
+                "the caller's token must be for Keyferry's audience alone (default keyferry.dev), \
+                 unexpired, and of a live ServiceAccount, or of a CI job that a rule of \
+                 externalIssuers admits; the server's audit record of this request has the reason",
+            )
+        }
+        ClientError::ObjectTooLarge { .. } => Some("make it smaller"),
+        // Without a server, the hub is asked.
+        ClientError::Hub(_) => Some(
+            "give --server URL, or a kubeconfig of the hub (--kubeconfig, KUBECONFIG) to work with \
+             your own rights there",
+        ),
+        ClientError::HubCall {
+            error: HubError::Forbidden(_),
+            ..
+        } => Some(
+            "use a user of the hub with this right; token, kubeconfig and exec need none with \
+             --server URL, where Keyferry decides",
+        ),
+        ClientError::Objects(error) => error.problem.fix(),
+        ClientError::StaleTarget(_) => {
+            Some("wait until Keyferry has written its status: kubectl get targetclusters")
+        }
+        ClientError::NoSettings => Some(
+            "wait until Keyferry has written the status of its TargetClusters, or give --config \
+             FILE, the server's configuration",
+        ),
+        _ => None,
     }
 }
 
@@ -231,13 +276,6 @@ command_errors!(
     keyferry_client::token_directory::TokenDirectoryError,
     keyferry_client::doctor::apply::ManifestError,
     keyferry_issuer::export::ExportError,
-    crate::args::start_args::StartError,
-);
-
-command_errors!(
-    with fix:
-    crate::local_file::ReadError,
-    crate::token_source::TokenFileError,
 );
 
 impl From<ConfigFileError> for CommandError {

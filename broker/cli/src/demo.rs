@@ -5,6 +5,7 @@ mod auth_file;
 mod generated_fleet;
 mod impersonation;
 mod observed_fleet;
+mod reviewed_user;
 mod screen;
 mod stage;
 mod steps;
@@ -27,9 +28,9 @@ use self::screen::Screen;
 use self::stage::{Stage, StageOptions};
 use crate::args::TARGET;
 use crate::args::impersonation_args::ImpersonationArgs;
-use crate::args::start_args::file;
 use crate::command_error::CommandError;
 use crate::dashboard::bound_viewer::BoundViewer;
+use crate::local_file::read_small_file;
 use crate::signals::stop_signal;
 use crate::ui;
 
@@ -125,7 +126,8 @@ fn rbac(path: &Path) -> Result<RbacPolicy, CommandError> {
     let refused = |fault: &dyn std::fmt::Display| {
         CommandError::new(format!("reading {}: {fault}", path.display()))
     };
-    let text = String::from_utf8(file(path)?).map_err(|_| refused(&"it is not text in UTF-8"))?;
+    let text = String::from_utf8(read_small_file(path)?)
+        .map_err(|_| refused(&"it is not text in UTF-8"))?;
     RbacPolicy::from_yaml(&text).map_err(|error| refused(&error))
 }
 

@@ -71,7 +71,7 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), CommandEr
     let auth_config = args
         .auth_config
         .as_deref()
-        .map(crate::args::start_args::file)
+        .map(crate::local_file::read_small_file)
         .transpose()?;
     let mut modes = vec![Mode::Network];
     modes.extend(auth_config.is_some().then_some(Mode::Configuration));

@@ -12,7 +12,8 @@ use keyferry_api::lifetime;
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
 use keyferry_client::ClientError;
-use keyferry_client::configuration_source::{ConfigurationSource, Wanted, server_of_hub};
+use keyferry_client::configuration_source::{ConfigurationSource, server_of_hub};
+use keyferry_client::wanted_objects::Wanted;
 use keyferry_controller::key_refresh::READ_INTERVAL;
 use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_hub::forbidden::HubCaller;
@@ -184,7 +185,7 @@ impl ManagedReader {
     }
 
     async fn read(&self) -> Result<Vec<ManagedIssuerFiles>, ExportRoundError> {
-        let client = || async { Ok(HubClient::new(self.hub.config().await?)?) };
+        let client = || async { Ok(self.hub.client().await?) };
         let policy = self
             .objects
             .read_configuration(client, Wanted::All)
@@ -223,7 +224,7 @@ impl Exporter {
         let records = if args.without_record {
             KeyRecords::none()
         } else {
-            let client = HubClient::new(args.hub.access().config().await?)?;
+            let client = args.hub.access().client().await?;
             let secrets = KubeSecretStore::new(client, server.cluster_resource_namespace.clone());
             KeyRecords::shared(KeyRecordStore::read_only(Arc::new(secrets)))
         };
@@ -242,7 +243,7 @@ impl Exporter {
         });
         let managed = match args.managed_issuers {
             true => {
-                let client = HubClient::new(args.hub.access().config().await?)?;
+                let client = args.hub.access().client().await?;
                 Some(ManagedReader::new(args, client, &server))
             }
             false => None,

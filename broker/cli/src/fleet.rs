@@ -1,7 +1,7 @@
 //! `keyferry fleet`: one row for each target, worst first, from the hub or from a folder; and
 //! `keyferry snapshot`, which writes such a folder.
 
-mod drift;
+pub(crate) mod drift;
 mod snapshot;
 pub(super) mod sources;
 mod table;
@@ -159,7 +159,7 @@ async fn read_objects(
         .transpose()?
         .flatten();
     let snapshot = match (files.folder, &configuration, files.config) {
-        (Some(folder), ..) => sources::read_folder(folder)?,
+        (Some(folder), ..) => drift::read_compared_folder(folder)?,
         (None, Some(configuration), Some(path)) => {
             Snapshot::of_policy(&configuration.policy, &path.display().to_string(), now)
         }

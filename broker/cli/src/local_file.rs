@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 
 use keyferry_platform::regular_file::{self, FileError};
 
+use crate::command_error::{CommandError, command_errors};
+
+/// The most bytes that [`read_small_file`] reads.
+const MAX_SMALL_BYTES: u64 = 1 << 20;
+
 /// A file or standard input cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("reading {content} from {}: {}", path.display(), with_fix(error))]
@@ -14,6 +19,8 @@ pub(crate) struct ReadError {
     path: PathBuf,
     error: FileError,
 }
+
+command_errors!(with fix: ReadError);
 
 /// Reads a regular file, or standard input for `-`.
 ///
@@ -38,6 +45,12 @@ pub(crate) fn read(path: &Path, what: &'static str, limit: usize) -> Result<Vec<
     } else {
         Ok(bytes)
     }
+}
+
+/// Reads a file, at most 1 MiB: a token, a CA bundle or a configuration is smaller.
+pub(crate) fn read_small_file(path: &Path) -> Result<Vec<u8>, CommandError> {
+    regular_file::read_regular_file(path, MAX_SMALL_BYTES)
+        .map_err(|error| CommandError::new(format!("reading {}: {error}", path.display())))
 }
 
 /// Whether a path is in fact a JWT, given instead of its file. If so, no error may repeat it.

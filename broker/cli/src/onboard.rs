@@ -11,6 +11,7 @@ mod target;
 mod target_side;
 mod tenant;
 mod tenant_flags;
+mod token_signer;
 mod write;
 
 use std::process::ExitCode;

@@ -24,7 +24,7 @@ use crate::args::names::lifetime;
 use crate::args::output_format::DocumentFormat;
 use crate::command_error::CommandError;
 use crate::doctor_report::UNDETERMINED;
-use crate::fleet::sources;
+use crate::fleet::{drift, sources};
 use crate::ui;
 
 #[derive(Args)]
@@ -292,7 +292,7 @@ impl SceneArgs {
     /// Reads the facts of the hub, or of the folder, judged at `now`.
     async fn read_fleet(&self, now: Timestamp) -> Result<Fleet, CommandError> {
         let mut snapshot = match &self.snapshot {
-            Some(folder) => sources::read_folder(folder)?,
+            Some(folder) => drift::read_compared_folder(folder)?,
             None => sources::read_hub(&self.hub, self.namespace.as_deref(), now).await?,
         };
         if let Some(namespace) = &self.namespace {

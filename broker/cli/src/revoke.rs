@@ -17,10 +17,11 @@ use keyferry_api::config::{
 };
 use keyferry_api::lifetime;
 use keyferry_api::name::ObjectName;
-use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
+use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::key_records::KeyRecordsClient;
 use keyferry_client::objects_of_hub::{all_accesses, all_objects};
 use keyferry_client::target_key_refresh::TargetRefresh;
+use keyferry_client::wanted_objects::Wanted;
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::ports::CertificateSecrets;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::issuer::PublicUrl;
 use keyferry_api::name::{Namespace, ObjectName};
-use keyferry_client::configuration_source::Wanted;
+use keyferry_client::wanted_objects::Wanted;
 use keyferry_core::inputs::runtime_info::RuntimeInfo;
 
 use crate::args::HubArgs;

@@ -8,6 +8,7 @@ use keyferry_keys::jwt::{JwtError, UnverifiedJwt};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use crate::command_error::command_errors;
 use crate::local_file::{self, ReadError};
 
 /// The most bytes of a file: a token, with its frame of an ExecCredential.
@@ -49,6 +50,8 @@ pub(crate) enum TokenFileError {
     )]
     NoToken(PathBuf),
 }
+
+command_errors!(with fix: TokenFileError);
 
 fn in_line(source: Option<&dyn Error>) -> String {
     source.map_or_else(String::new, |source| format!(": {source}"))

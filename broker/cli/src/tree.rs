@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use keyferry_api::config::{Configuration, ObjectSource, Overrides};
 use keyferry_client::access_path::{AccessPath, PathStep, PathVerdict, StepState};
-use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
+use keyferry_client::configuration_source::ConfigurationSource;
+use keyferry_client::wanted_objects::Wanted;
 use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::config_file;
 

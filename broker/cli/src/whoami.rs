@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use crate::args::TARGET;
 use crate::args::output_format::{FormatArgs, OutputFormat};
-use crate::args::start_args::{StartArgs, file};
+use crate::args::start_args::StartArgs;
 use crate::command_error::CommandError;
+use crate::local_file::read_small_file;
 use crate::ui;
 
 #[derive(Args)]
@@ -41,7 +42,11 @@ pub(super) async fn run(args: WhoamiArgs) -> ExitCode {
 
 async fn answered(args: &WhoamiArgs) -> Result<Answered, CommandError> {
     let plan = args.start.plan().await?;
-    let auth_config = args.auth_config.as_deref().map(file).transpose()?;
+    let auth_config = args
+        .auth_config
+        .as_deref()
+        .map(read_small_file)
+        .transpose()?;
     Ok(ask(&plan, auth_config.as_deref()).await?)
 }
 

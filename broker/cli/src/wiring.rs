@@ -351,7 +351,7 @@ pub async fn certificate_access(
 /// Writes Events about the Pod, if there is a hub to write them to. They are only for people, so
 /// nothing depends on them.
 async fn pod_events(pod: &Pod, hub: &HubAccess) -> Option<PodEvents> {
-    let client = HubClient::new(hub.config().await.ok()?).ok()?;
+    let client = hub.client().await.ok()?;
     Some(PodEvents {
         pod: pod.clone(),
         objects: Arc::new(KubeObjects::new(client)),

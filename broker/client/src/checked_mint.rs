@@ -108,6 +108,11 @@ pub async fn issuer_of(client: &HubClient) -> Option<String> {
     document.issuer
 }
 
+/// Returns the issuer of the hub, if it can be connected to and the user may read it.
+pub(crate) async fn issuer_of_hub(hub: &HubAccess) -> Option<String> {
+    issuer_of(&hub.client().await.ok()?).await
+}
+
 /// Whether the hub accepts the token as its own. Needs no right but the token itself.
 ///
 /// # Errors

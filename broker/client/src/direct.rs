@@ -35,7 +35,8 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::checked_mint::{self, CheckedMintError};
-use super::configuration_source::{ConfigurationSource, Wanted};
+use super::configuration_source::ConfigurationSource;
+use super::wanted_objects::Wanted;
 use super::{ClientError, UsableToken, objects_of_hub};
 
 /// Settings, objects and access to the hub, to mint without a server.
@@ -114,7 +115,7 @@ impl Direct {
         &self,
         access: &AccessName,
     ) -> Result<Configuration, ClientError> {
-        let client = async || Ok(HubClient::new(self.hub.config().await?)?);
+        let client = async || Ok(self.hub.client().await?);
         self.source
             .read_configuration(client, Wanted::Access(access))
             .await

@@ -23,6 +23,7 @@ pub mod identity;
 pub mod impersonated_user;
 mod impersonation;
 mod inventory;
+pub(crate) mod kubeconfig_secret;
 mod listed;
 pub mod plan;
 pub mod published;
@@ -327,7 +328,7 @@ async fn ask_as_admin(
     subject: Option<&str>,
     evidence: &mut Evidence,
 ) -> Result<(), DoctorError> {
-    let client = HubClient::new(access.config().await?)?;
+    let client = access.client().await?;
     evidence.target.own_issuers.extend(issuer_of(&client).await);
     if let Ok(metrics) = client.get("/metrics", "text/plain").await {
         let metrics = String::from_utf8_lossy(&metrics);

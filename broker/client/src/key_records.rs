@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use keyferry_api::name::Namespace;
-use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::client::HubAccess;
 use keyferry_hub::key_record_store::{
     KeyRecordStore, MAX_WRITE_ATTEMPTS, RecordError, StoredRecord,
 };
@@ -51,7 +51,7 @@ impl KeyRecordsClient {
     /// # Errors
     /// [`KeysError::Hub`].
     pub async fn connect(hub: &HubAccess, namespace: Namespace) -> Result<Self, KeysError> {
-        let client = HubClient::new(hub.config().await?)?;
+        let client = hub.client().await?;
         let secrets = Arc::new(KubeSecretStore::new(client, namespace.clone()));
         let store = KeyRecordStore::read_only(secrets);
         Ok(Self { store, namespace })

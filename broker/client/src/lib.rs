@@ -27,12 +27,14 @@ pub mod objects_file;
 pub mod objects_of_hub;
 pub mod plugin_folders;
 pub mod server;
+pub mod stated_settings;
 pub mod target_key_refresh;
 pub mod target_trust;
 pub mod token_agent;
 pub mod token_directory;
 pub mod token_proof;
 pub mod trusted_issuer;
+pub mod wanted_objects;
 
 use std::time::Duration;
 

@@ -11,9 +11,10 @@ use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::status::TargetClusterStatus;
 use serde_json::Value;
 
-use super::configuration_source::{Wanted, settings_in};
 use super::object_view::{AccessView, ObjectMetadata, TargetView};
 use super::objects_of_hub::published_issuer;
+use super::stated_settings::settings_in;
+use super::wanted_objects::Wanted;
 
 /// The content of a file with objects of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]

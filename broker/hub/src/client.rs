@@ -604,7 +604,7 @@ mod tests {
     use kube::client::Body;
     use secrecy::ExposeSecret;
 
-    use super::{CALL_DEADLINE, HubAccess, HubClient, MAX_ANSWER_BYTES, collect_body};
+    use super::{CALL_DEADLINE, HubAccess, MAX_ANSWER_BYTES, collect_body};
     use crate::ports::HubError;
 
     /// The pause and the second call together exceed the deadline of one call; each alone does not.
@@ -618,7 +618,7 @@ mod tests {
             kubeconfig: Some(kubeconfig),
             ..HubAccess::default()
         };
-        let client = HubClient::new(access.config().await.unwrap()).unwrap();
+        let client = access.client().await.unwrap();
         let read = async || {
             client
                 .get("/openid/v1/jwks", "application/jwk-set+json")

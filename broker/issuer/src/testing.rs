@@ -11,7 +11,7 @@ use keyferry_api::issuer::PublicUrl;
 use keyferry_api::name::{AccessName, Namespace};
 use keyferry_api::service_account::Uid;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
-use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::client::HubAccess;
 use keyferry_hub::forbidden::HubCaller;
 use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::kube_hub::KubeHub;
@@ -127,7 +127,7 @@ impl SmallWorld {
             kubeconfig: Some(kubeconfig),
             ..HubAccess::default()
         };
-        let client = HubClient::new(access.config().await.unwrap()).unwrap();
+        let client = access.client().await.unwrap();
         let shared: Arc<dyn Clock> = Arc::<FakeClock>::clone(&clock);
         let metrics = Metrics::default();
         let port: Arc<dyn Hub> =

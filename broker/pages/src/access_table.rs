@@ -8,8 +8,7 @@ use crate::list::{pager, past_the_end};
 use crate::outlet::View;
 use crate::query::{PAGE_ROWS, Question};
 use crate::table::{cell, rest_note};
-use crate::target_page::{answer_mark, joined};
-use crate::words::{mark, time, time_or};
+use crate::words::{answer_mark, joined, mark, time, time_or};
 
 /// Rows of one target in the file.
 const MAX_FILE_ROWS: usize = 5000;

@@ -7,7 +7,7 @@ use crate::document::Content;
 use crate::empty::{nothing_matches, nothing_yet, unreadable};
 use crate::list::{column_heads, list_controls, pager, past_the_end};
 use crate::outlet::{Destination, Outlet, View};
-use crate::picture::state_bar;
+use crate::picture::{count_state, state_bar};
 use crate::query::{PAGE_ROWS, Question, STATES, Sort};
 use crate::words::{counted, health_shape, mark, number, relative, span, time_or};
 
@@ -45,15 +45,6 @@ pub(crate) fn fleet_content(view: &View<'_>, question: &Question) -> Content {
             }
         },
     }
-}
-
-/// How many targets have a state.
-pub(crate) fn count_state(fleet: &Fleet, health: Health) -> usize {
-    fleet
-        .targets
-        .iter()
-        .filter(|target| target.health == health)
-        .count()
 }
 
 fn sentence(fleet: &Fleet, is_hidden: bool) -> String {

@@ -1,10 +1,9 @@
 //! Pictures as SVG: lengths in per cent, so that they fit every width and their text is never
 //! stretched. Each has a title, and the page has the same facts as a table.
 
-use keyferry_fleet::facts::Fleet;
+use keyferry_fleet::facts::{Fleet, Health};
 use maud::{Markup, html};
 
-use crate::fleet_page::count_state;
 use crate::query::STATES;
 use crate::words::{health_class, health_word, number};
 
@@ -86,4 +85,13 @@ pub(crate) fn anchor(centre: f64) -> &'static str {
         0.94.. => "end",
         _ => "middle",
     }
+}
+
+/// How many targets have a state.
+pub(crate) fn count_state(fleet: &Fleet, health: Health) -> usize {
+    fleet
+        .targets
+        .iter()
+        .filter(|target| target.health == health)
+        .count()
 }

@@ -10,7 +10,7 @@ use crate::fleet_page::{accepted_text, tags};
 use crate::outlet::{Outlet, View};
 use crate::query::Question;
 use crate::table::{cell, rest_note, table};
-use crate::words::{counted, mark, mark_with, time, time_or};
+use crate::words::{answer_mark, counted, joined, mark, mark_with, time, time_or};
 
 pub(crate) fn target_content(
     view: &View<'_>,
@@ -177,15 +177,6 @@ fn answer_cells(answer: &Answer) -> Markup {
     html! { (cell("Answer", answer_mark(answer))) (cell("Details", answer_detail(answer))) }
 }
 
-/// Shape and word of an answer.
-pub(crate) fn answer_mark(answer: &Answer) -> Markup {
-    match answer {
-        Answer::Yes => mark_with(Health::Ready, "yes"),
-        Answer::No { .. } => mark_with(Health::Broken, "no"),
-        Answer::Unknown { .. } => mark_with(Health::Unknown, "not known"),
-    }
-}
-
 fn answer_detail(answer: &Answer) -> Markup {
     match answer {
         Answer::Yes => html! {},
@@ -278,15 +269,5 @@ fn allow_table(view: &View<'_>, target: &TargetFacts) -> Markup {
         } @else {
             (table("Rules of allow", &columns, &rows))
         }
-    }
-}
-
-/// The texts with commas between them.
-pub(crate) fn joined(texts: &[ForeignText]) -> String {
-    let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
-    if texts.is_empty() {
-        "–".to_owned()
-    } else {
-        texts.join(", ")
     }
 }

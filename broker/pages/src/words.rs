@@ -1,7 +1,8 @@
 //! Numbers, times and states in words, the same on every page.
 
 use jiff::{SignedDuration, Timestamp};
-use keyferry_fleet::facts::Health;
+use keyferry_api::foreign_text::ForeignText;
+use keyferry_fleet::facts::{Answer, Health};
 use maud::{Markup, html};
 
 const MINUTE: i64 = 60;
@@ -122,6 +123,25 @@ pub(crate) fn mark_with(health: Health, word: &str) -> Markup {
         span.mark.(health_class(health)) {
             span aria-hidden="true" { (health_shape(health)) } " " (word)
         }
+    }
+}
+
+/// Shape and word of an answer.
+pub(crate) fn answer_mark(answer: &Answer) -> Markup {
+    match answer {
+        Answer::Yes => mark_with(Health::Ready, "yes"),
+        Answer::No { .. } => mark_with(Health::Broken, "no"),
+        Answer::Unknown { .. } => mark_with(Health::Unknown, "not known"),
+    }
+}
+
+/// The texts with commas between them.
+pub(crate) fn joined(texts: &[ForeignText]) -> String {
+    let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
+    if texts.is_empty() {
+        "–".to_owned()
+    } else {
+        texts.join(", ")
     }
 }
 

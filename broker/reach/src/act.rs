@@ -14,7 +14,7 @@ use keyferry_core::authorise::{Requester, authorise_request};
 use serde_json::json;
 
 use crate::keyferry_mint::View;
-use crate::world::{Hub, Secret, World};
+use crate::world::{ActNames, Hub, Secret, World};
 
 /// How many TargetAccesses a subject may write in the world after its acts.
 const MAX_WRITTEN_ACCESSES: usize = 2_000;
@@ -29,9 +29,6 @@ const TOKEN_DELIVERIES: [DeliveryType; 7] = [
     DeliveryType::HTTP,
     DeliveryType::KubeConfigSecret,
 ];
-
-/// Names, or all without them.
-pub(crate) type ActNames = Option<BTreeSet<String>>;
 
 /// One act.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -17,7 +17,6 @@ use serde_json::Value;
 pub use self::change::{ChangeError, ChangedObject};
 pub use self::object::{Pod, Secret};
 pub use self::snapshot::{MAX_SNAPSHOT_BYTES, SnapshotError, SnapshotNote};
-use crate::act::ActNames;
 use crate::actor::Actor;
 use crate::doubt::Doubt;
 use crate::list::{ListKind, Lists};
@@ -67,6 +66,9 @@ pub struct Hub {
     /// The targets to whose `allow[]` acts add.
     pub(crate) opened_targets: Vec<ActNames>,
 }
+
+/// Names of what an act gives, or all without them.
+pub(crate) type ActNames = Option<BTreeSet<String>>;
 
 /// What was read of a target.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,6 @@ use keyferry_client::server::ServerAddress;
 use keyferry_client::{ClientError, UsableToken};
 use keyferry_core::received_kubeconfig::{self, ReceivedKubeconfig};
 use keyferry_hub::client::HubAccess;
-use keyferry_hub::ports::HubError;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::args::names::{access_name, lacks_namespace};
@@ -424,51 +423,5 @@ fn note_job(error: &ClientError, caller: &CallerTokenSource, proof: &CallerProof
             "the id-token of this job has {claims}; the rules of the server's externalIssuers must \
              admit exactly these"
         ));
-    }
-}
-
-/// Suggests what to try next.
-pub(crate) fn fix(error: &ClientError) -> Option<&'static str> {
-    match error {
-        ClientError::Answer { error, .. }
-            if *error == *"invalid_target" || *error == *"access_denied" =>
-        {
-            Some(
-                "an access without the delivery HTTP or Exec gives no token on request: keyferry \
-                 targets lists deliveries; else ask the server's admin for the audit record of this \
-                 request, since the answer is the same whether or not the access exists",
-            )
-        }
-        ClientError::Answer { error, .. }
-            if *error == *"invalid_request" || *error == *"invalid_token" =>
-        {
-            Some(
-                "the caller's token must be for Keyferry's audience alone (default keyferry.dev), \
-                 unexpired, and of a live ServiceAccount, or of a CI job that a rule of \
-                 externalIssuers admits; the server's audit record of this request has the reason",
-            )
-        }
-        ClientError::ObjectTooLarge { .. } => Some("make it smaller"),
-        // Without a server, the hub is asked.
-        ClientError::Hub(_) => Some(
-            "give --server URL, or a kubeconfig of the hub (--kubeconfig, KUBECONFIG) to work with \
-             your own rights there",
-        ),
-        ClientError::HubCall {
-            error: HubError::Forbidden(_),
-            ..
-        } => Some(
-            "use a user of the hub with this right; token, kubeconfig and exec need none with \
-             --server URL, where Keyferry decides",
-        ),
-        ClientError::Objects(error) => error.problem.fix(),
-        ClientError::StaleTarget(_) => {
-            Some("wait until Keyferry has written its status: kubectl get targetclusters")
-        }
-        ClientError::NoSettings => Some(
-            "wait until Keyferry has written the status of its TargetClusters, or give --config \
-             FILE, the server's configuration",
-        ),
-        _ => None,
     }
 }

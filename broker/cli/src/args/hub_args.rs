@@ -67,7 +67,7 @@ impl HubArgs {
     /// # Errors
     /// The kubeconfig cannot be used.
     pub(crate) async fn client(&self) -> Result<HubClient, ClientError> {
-        Ok(HubClient::new(self.access().config().await?)?)
+        Ok(self.access().client().await?)
     }
 
     /// Hub access for services and for the exec plugin: from the flags and their variables, else

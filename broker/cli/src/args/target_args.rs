@@ -21,12 +21,13 @@ use keyferry_platform::config_file;
 use keyferry_platform::target_connection::TargetAddress;
 use secrecy::ExposeSecret;
 
-use crate::args::access::{ServerArgs, Source, context_namespace, fix, source};
+use crate::args::access::{ServerArgs, Source, context_namespace, source};
 use crate::args::address_args::AddressArgs;
 use crate::args::impersonation_args::ImpersonationArgs;
-use crate::args::start_args::{StartArg, StartKind, file};
+use crate::args::start_arg::{StartArg, StartKind};
 use crate::args::{TARGET, by_flag, objects_argument};
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, fix_of_client_error};
+use crate::local_file::read_small_file;
 
 /// The flags that say how to reach the target and get its token.
 #[derive(Args)]
@@ -119,7 +120,8 @@ impl TargetArgs {
         self.override_issuer(&mut plan)?;
         self.override_target(&mut plan)?;
         if let Some(path) = &self.target_token_file {
-            plan.token_evidence = TokenEvidence::Token(file(path)?.trim_ascii().to_vec());
+            plan.token_evidence =
+                TokenEvidence::Token(read_small_file(path)?.trim_ascii().to_vec());
             plan.to_issue = None;
         }
         plan.impersonate = self.impersonation.user()?.or(plan.impersonate);
@@ -325,7 +327,7 @@ async fn from_server(source: &Source, start: String) -> Plan {
         },
         Err(error) => {
             let problem = Problem::new(Code::StartUnread, error.to_string());
-            plan.problem = Some(match fix(&error) {
+            plan.problem = Some(match fix_of_client_error(&error) {
                 Some(fix) => problem.with_fix(fix),
                 None => problem,
             });
@@ -340,7 +342,7 @@ fn checked_namespace(text: &str) -> Result<Namespace, CommandError> {
 
 /// Reads a file with CA certificates.
 fn authority_file(path: &Path) -> Result<Vec<u8>, CommandError> {
-    let pem = file(path)?;
+    let pem = read_small_file(path)?;
     match certificates(&pem) {
         Ok(()) => Ok(pem),
         Err(error) => Err(CommandError::new(format!(

@@ -9,7 +9,7 @@ use keyferry_kube_authn::rights::{NeededRight, role_binding, roles_for};
 use serde_json::{Value, json};
 
 use super::{Answer, CanIArgs, DENIED, MAX_INPUT, not_as, user};
-use crate::args::start_args::StartArg;
+use crate::args::start_arg::StartArg;
 use crate::command_error::CommandError;
 use crate::role_manifest::with_bindings;
 use crate::ui;

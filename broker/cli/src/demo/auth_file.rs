@@ -10,8 +10,8 @@ use keyferry_kube_authn::validate::{Compiled, validate_configuration};
 use keyferry_kube_authn::verify::{Keys, Union, verify_token};
 use keyferry_testing::{TokenCase, TokenRefused, TokenVerifier, UserInfo};
 
-use crate::args::start_args::file;
 use crate::command_error::CommandError;
+use crate::local_file::read_small_file;
 
 /// The release that the embedded target behaves like.
 const MINOR: Minor = Minor::V1_36;
@@ -34,7 +34,7 @@ impl AuthFile {
                 "keyferry lint names the line of every mistake",
             )
         };
-        let bytes = file(path)?;
+        let bytes = read_small_file(path)?;
         let loaded = config::load_configuration(&bytes, MINOR).map_err(|fault| match fault {
             LoadFault::Refused(refusal) => refused(&refusal.message),
             LoadFault::Undetermined(undetermined) => refused(&undetermined.reason),

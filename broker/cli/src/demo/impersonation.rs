@@ -6,9 +6,9 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::DemoError;
+use super::reviewed_user::{NoUser, self_subject_review, show_user};
 use super::screen::Screen;
 use super::stage::Stage;
-use super::steps::{NoUser, self_subject_review, show_user};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";

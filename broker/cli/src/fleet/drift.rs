@@ -14,16 +14,16 @@ use keyferry_api::issuer::Issuer;
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_client::ClientError;
-use keyferry_client::configuration_source::settings_in;
 use keyferry_client::doctor::published::published;
 use keyferry_client::objects_of_hub::namespace_labels;
+use keyferry_client::stated_settings::settings_in;
 use keyferry_client::target_trust::{LoadedTrust, TargetReader, TargetTrustError};
 use keyferry_client::token_proof::{AudienceOwners, ProofOrder, prove_tokens};
 use keyferry_core::static_verdict::StaticVerdict;
 use keyferry_fleet::facts::{Comparison, TrustFacts};
 use keyferry_fleet::gap::{Gap, TARGETS};
 use keyferry_fleet::snapshot::{ReadTarget, Snapshot};
-use keyferry_hub::client::{HubAccess, HubClient};
+use keyferry_hub::client::HubAccess;
 use keyferry_kube_authn::config::load_configuration;
 use keyferry_kube_authn::lint::{Published, PublishedDocuments};
 use keyferry_kube_authn::{Minor, Release};
@@ -153,8 +153,18 @@ fn selects_namespaces(spec: &TargetCluster) -> bool {
     rules.any(|rule| matches!(rule.namespaces, NamespaceRule::Selected(_)))
 }
 
+/// Reads the folder of a snapshot, and compares the targets' files in it with what they should be.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(crate) fn read_compared_folder(folder: &Path) -> Result<Snapshot, CommandError> {
+    let mut snapshot = sources::read_folder(folder)?;
+    compare_files(&mut snapshot);
+    Ok(snapshot)
+}
+
 /// Compares the files of a folder with what they should be. Nothing is asked.
-pub(super) fn compare_files(snapshot: &mut Snapshot) {
+fn compare_files(snapshot: &mut Snapshot) {
     let desires = Desires::of_files(None);
     let not_asked =
         || Comparison::not_compared("the target was not asked: give --target-kubeconfigs");
@@ -234,7 +244,7 @@ pub(super) async fn compare_live(
 async fn labels_of_hub(
     args: &FleetArgs,
 ) -> Result<BTreeMap<Namespace, BTreeMap<String, String>>, ClientError> {
-    let client = HubClient::new(args.hub.access().config().await?)?;
+    let client = args.hub.access().client().await?;
     namespace_labels(&client).await
 }
 

@@ -21,7 +21,6 @@ use keyferry_hub::ports::HubError;
 use keyferry_platform::config_file;
 use keyferry_platform::regular_file;
 
-use super::drift;
 use crate::args::HubArgs;
 use crate::command_error::CommandError;
 use crate::{keys, local_file, ui};
@@ -153,9 +152,7 @@ pub(crate) fn read_folder(folder: &Path) -> Result<Snapshot, CommandError> {
     for warning in &reading.warnings {
         ui::note(&format!("warning: {warning}"));
     }
-    let mut snapshot = reading.snapshot;
-    drift::compare_files(&mut snapshot);
-    Ok(snapshot)
+    Ok(reading.snapshot)
 }
 
 /// Lists the regular files below a folder, by their path in it.

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use keyferry_api::name::ObjectName;
-use keyferry_hub::client::HubClient;
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::ports::HubError;
 use keyferry_platform::clock::{Clock, SystemClock};
@@ -39,7 +38,7 @@ async fn rotate(args: &RotateArgs) -> Result<String, CommandError> {
     let namespace = args.keyferry.namespace()?;
     let hub = args.hub.access();
     ui::note(&format!("hub: {}", hub.describe_hub().await?));
-    let client = HubClient::new(hub.config().await?)?;
+    let client = hub.client().await?;
     let request = SystemClock::start().now().wall.to_string();
     match KubeIssuerKeys::new(client, namespace.clone())
         .request_rotation(&target, &request)

@@ -22,14 +22,16 @@ use serde_json::Value;
 
 use super::place::{Deadline, KeyferryObjects, ready_access};
 use super::progress::Progress;
-use super::proof::{Proof, TokenSigner, TokenSource, untried};
+use super::proof::{Proof, TokenSource, untried};
 use super::tenant_flags::delivery;
+use super::token_signer::TokenSigner;
 use super::write::WriteArgs;
 use crate::args::access::ServerArgs;
 use crate::args::address_args::AddressArgs;
 use crate::args::names::lifetime;
-use crate::args::{HUB, HubArgs, SERVER, TARGET, start_args};
+use crate::args::{HUB, HubArgs, SERVER, TARGET};
 use crate::command_error::CommandError;
+use crate::local_file::read_small_file;
 use crate::onboarding::change_plan::Removals;
 use crate::onboarding::objects::{Tenant, deliveries_of, united};
 use crate::trust::{self, Binding, Occasion, OutputDirArgs, ShapeArgs, TargetPart, TargetRequest};
@@ -294,7 +296,7 @@ impl GuidedArgs {
             discovery_ca: self
                 .discovery_ca
                 .as_deref()
-                .map(start_args::file)
+                .map(read_small_file)
                 .transpose()?,
             means,
             guard: self.addresses.guard(self.hub.access()),

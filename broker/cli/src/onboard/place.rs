@@ -18,7 +18,7 @@ use keyferry_platform::config_file;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::proof::TokenSigner;
+use super::token_signer::TokenSigner;
 use crate::args::names::keyferry_namespace;
 use crate::command_error::CommandError;
 use crate::{onboarding, ui};

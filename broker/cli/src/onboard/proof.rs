@@ -16,13 +16,12 @@ use keyferry_client::doctor::flux::from_config_map;
 use keyferry_client::doctor::plan::{Permission, Plan};
 use keyferry_client::doctor::start::{from_access, from_secret};
 use keyferry_client::doctor::{Means, found_kubeconfig, gather_evidence};
-use keyferry_client::object_view::{AccessView, DeliveryView, TargetSpecView, TargetView};
+use keyferry_client::object_view::{AccessView, DeliveryView};
 use keyferry_platform::address_guard::AddressGuard;
 use secrecy::ExposeSecret;
 
 use super::place::Deadline;
 use super::progress::Progress;
-use super::target::incomplete;
 use crate::args::access::{self, ServerArgs};
 use crate::command_error::CommandError;
 use crate::{doctor_report, ui};
@@ -44,35 +43,6 @@ pub(super) enum TokenSource {
     Secret(String),
     /// It is issued by what a delivered ConfigMap says, as Flux does.
     ConfigMap(String),
-}
-
-/// Who signs the tokens of a TargetAccess.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TokenSigner {
-    /// The name of its ServiceAccount.
-    pub(super) account: String,
-    /// Whether its target has a managed issuer.
-    pub(super) is_managed: bool,
-    /// Whether its target issues client certificates of the hub instead of tokens.
-    pub(super) is_of_certificates: bool,
-}
-
-impl TokenSigner {
-    /// Reads it from a TargetAccess and its TargetCluster on the hub.
-    pub(super) fn of(access: &AccessView, target: Option<&TargetView>) -> Self {
-        let target = target.map(|target| &target.spec);
-        Self {
-            account: access.spec.service_account_name.clone(),
-            is_managed: target.is_some_and(TargetSpecView::has_managed_issuer),
-            is_of_certificates: target.is_some_and(|spec| spec.client_certificates.is_some()),
-        }
-    }
-
-    /// Whether Keyferry tries such tokens. It probes no hub, and `keyferry.dev/requestedAt` also
-    /// makes it request a certificate again that a person has denied.
-    pub(super) fn is_probed(&self) -> bool {
-        !self.is_of_certificates
-    }
 }
 
 impl TokenSource {
@@ -307,6 +277,12 @@ fn waiting_for(report: &Report) -> String {
     }
 }
 
+/// Ends the command where the federation is not proven yet.
+pub(super) fn incomplete(why: &str) -> ExitCode {
+    ui::note(&format!("NOT PROVEN: {why}"));
+    ExitCode::from(doctor_report::UNDETERMINED)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -349,29 +325,5 @@ mod tests {
             TokenSource::of_access(&AccessView::default()),
             Some(TokenSource::OnRequest)
         );
-    }
-}
-
-#[cfg(test)]
-mod signer_tests {
-    use serde_json::json;
-
-    use super::{AccessView, TargetView, TokenSigner};
-
-    /// The annotation that requests a probe also ended the denial of a certificate.
-    #[test]
-    fn no_probe_is_requested_where_the_hub_signs_certificates() {
-        let access = AccessView::of(&json!({ "spec": { "serviceAccountName": "reconciler" } }));
-        let tokens = TargetView::of(&json!({ "spec": { "issuer": "Keyferry" } }));
-        let certificates = json!({ "spec": { "hub": true, "clientCertificates": {} } });
-        let certificates = TargetView::of(&certificates);
-        let signer = TokenSigner::of(&access, Some(&tokens));
-        assert_eq!(
-            (signer.account.as_str(), signer.is_managed),
-            ("reconciler", true)
-        );
-        assert!(signer.is_probed());
-        assert!(TokenSigner::of(&access, None).is_probed());
-        assert!(!TokenSigner::of(&access, Some(&certificates)).is_probed());
     }
 }

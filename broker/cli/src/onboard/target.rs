@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::guided_args::{GuidedArgs, ProofRequest, Tries};
 use super::place::{Deadline, KeyferryObjects, ready_target};
 use super::progress::Progress;
+use super::proof::incomplete;
 use super::role::RoleArgs;
 use super::target_side::TargetSide;
 use super::tenant::add_tenant;
@@ -34,7 +35,7 @@ use crate::onboarding::objects::{self, Tenant};
 use crate::onboarding::target_facts::{self, TargetFacts};
 use crate::onboarding::users;
 use crate::trust::Occasion;
-use crate::{doctor_report, local_file, ui};
+use crate::{local_file, ui};
 
 #[derive(Args)]
 pub(super) struct TargetArgs {
@@ -118,7 +119,7 @@ pub(super) async fn run(
         }
     };
     let target = TargetSide {
-        args,
+        guided: &args.guided,
         name: &name,
         access: &target_access,
         facts: &facts,
@@ -237,12 +238,6 @@ async fn file_before(
         .guided
         .target_part(name, facts.minor, Occasion::Change, place, client);
     Some(part.await.ok()?.file)
-}
-
-/// Ends the command where the federation is not proven yet.
-pub(super) fn incomplete(why: &str) -> ExitCode {
-    ui::note(&format!("NOT PROVEN: {why}"));
-    ExitCode::from(doctor_report::UNDETERMINED)
 }
 
 fn described(facts: &TargetFacts) -> String {

@@ -7,10 +7,10 @@ use keyferry_hub::client::{HubAccess, HubClient};
 use keyferry_kube_authn::config::MAX_BYTES;
 use keyferry_kube_authn::prediction::hash_of;
 
+use super::guided_args::GuidedArgs;
 use super::place::KeyferryObjects;
 use super::progress::Progress;
 use super::proof::NODES;
-use super::target::TargetArgs;
 use super::write::{Writing, print, write_all};
 use crate::command_error::CommandError;
 use crate::onboarding::apply::{Cluster, PlannedObject, title};
@@ -23,7 +23,7 @@ use crate::{local_file, ui};
 
 /// A target whose part is shown and applied.
 pub(super) struct TargetSide<'a> {
-    pub(super) args: &'a TargetArgs,
+    pub(super) guided: &'a GuidedArgs,
     pub(super) name: &'a ObjectName,
     /// The target, with the user of --target-kubeconfig.
     pub(super) access: &'a HubAccess,
@@ -44,8 +44,8 @@ impl TargetSide<'_> {
         progress: &mut Progress,
     ) -> Result<bool, CommandError> {
         progress.begin("reading what the target needs");
-        let guided = &self.args.guided;
-        let target = HubClient::new(self.access.config().await?)?;
+        let guided = self.guided;
+        let target = self.access.client().await?;
         let part = async |occasion| {
             guided
                 .target_part(self.name, self.facts.minor, occasion, place, client)
@@ -110,7 +110,7 @@ impl TargetSide<'_> {
 
     /// Warns of what the roles to bind give away, as the target has it.
     async fn warn_of_powers(&self, target: &HubClient) -> Result<(), CommandError> {
-        for binding in self.args.guided.bindings()? {
+        for binding in self.guided.bindings()? {
             // The notes of the target's part warn of these.
             if !powers_of_shipped_role(&binding.role).is_empty() {
                 continue;
@@ -137,7 +137,7 @@ impl TargetSide<'_> {
         where_it_is: &str,
         progress: &mut Progress,
     ) -> Result<(), CommandError> {
-        let write = self.args.guided.write;
+        let write = self.guided.write;
         let mut wanted: Vec<PlannedObject> =
             part.rbac.iter().cloned().map(PlannedObject::from).collect();
         let is_earlier = |name: &str, role: &str| part.is_earlier_binding(name, role);

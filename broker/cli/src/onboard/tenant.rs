@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::guided_args::{GuidedArgs, ProofRequest, Tries};
 use super::place::{KeyferryObjects, ready_target};
 use super::progress::Progress;
-use super::target::incomplete;
+use super::proof::incomplete;
 use super::tenant_flags::author;
 use super::write::{Writing, write_all};
 use crate::command_error::CommandError;

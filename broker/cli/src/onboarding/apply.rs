@@ -12,7 +12,6 @@ use keyferry_hub::ports::HubError;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::change_plan::{PlannedChange, Removals};
 use super::users;
 
 /// How often a change is sent while the object gets new versions, as each write of its status makes.
@@ -195,21 +194,6 @@ impl PlannedObject {
 }
 
 impl Applier<'_> {
-    /// Reads the existing object where the caller has not, and compares. Writes nothing.
-    ///
-    /// # Errors
-    /// [`ApplyError::OtherRole`], or the object cannot be read.
-    pub(crate) async fn plan(
-        &self,
-        mut planned: PlannedObject,
-        removals: Removals,
-    ) -> Result<PlannedChange, ApplyError> {
-        if planned.read.is_none() {
-            planned.read = self.existing(&planned.head).await?;
-        }
-        PlannedChange::of(planned, removals)
-    }
-
     /// Applies one object, or lets the server check it in a dry run. Also returns the object as the
     /// server has it then.
     ///
@@ -278,7 +262,7 @@ impl Applier<'_> {
         }
     }
 
-    async fn existing(&self, head: &ObjectHead) -> Result<Option<Value>, ApplyError> {
+    pub(super) async fn existing(&self, head: &ObjectHead) -> Result<Option<Value>, ApplyError> {
         let path = path(head).ok_or_else(|| ApplyError::Kind(title(head)))?;
         match self.client.get_object(&path, "object").await {
             Ok(object) => Ok(Some(object)),

@@ -11,7 +11,9 @@ use keyferry_kube_authn::prediction::hash_of;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::apply::{ApplyError, ObjectPurpose, PlannedObject, is_left_alone, set_version, title};
+use super::apply::{
+    Applier, ApplyError, ObjectPurpose, PlannedObject, is_left_alone, set_version, title,
+};
 
 /// The longest value that is shown of a field that stays. One that goes is shown whole, and so is
 /// what replaces it.
@@ -177,6 +179,23 @@ impl PlannedChange {
             lines.push(format!("  {mark} {}: {}", field.path, field.value));
         }
         lines.join("\n")
+    }
+}
+
+impl Applier<'_> {
+    /// Reads the existing object where the caller has not, and compares. Writes nothing.
+    ///
+    /// # Errors
+    /// [`ApplyError::OtherRole`], or the object cannot be read.
+    pub(crate) async fn plan(
+        &self,
+        mut planned: PlannedObject,
+        removals: Removals,
+    ) -> Result<PlannedChange, ApplyError> {
+        if planned.read.is_none() {
+            planned.read = self.existing(&planned.head).await?;
+        }
+        PlannedChange::of(planned, removals)
     }
 }
 

@@ -7,7 +7,7 @@ use keyferry_client::doctor::at_target;
 use keyferry_client::doctor::start::from_target;
 use keyferry_client::doctor::target_calls::{ServerVersion, TargetCalls};
 use keyferry_client::lenient::Lenient;
-use keyferry_hub::client::{ClientError, HubAccess, HubClient};
+use keyferry_hub::client::{ClientError, HubAccess};
 use keyferry_kube_authn::Minor;
 use keyferry_platform::address_guard::AddressGuard;
 use keyferry_platform::clock::SystemClock;
@@ -39,7 +39,7 @@ pub(crate) enum TargetFactsError {
 /// # Errors
 /// [`TargetFactsError`].
 pub(crate) async fn read(access: &HubAccess) -> Result<TargetFacts, TargetFactsError> {
-    let client = HubClient::new(access.config().await?)?;
+    let client = access.client().await?;
     let Lenient(version): Lenient<ServerVersion> =
         client
             .get_object("/version", "version")

@@ -6,8 +6,9 @@ use keyferry_api::config::{Configuration, NamespaceRule, ObjectSource, TargetClu
 use keyferry_api::name::{Namespace, ObjectName};
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_client::ClientError;
-use keyferry_client::configuration_source::{ConfigurationSource, Wanted};
+use keyferry_client::configuration_source::ConfigurationSource;
 use keyferry_client::objects_of_hub::{namespace_labels, target_status};
+use keyferry_client::wanted_objects::Wanted;
 use keyferry_hub::ports::HubError;
 
 use super::TrustArgs;

@@ -15,9 +15,9 @@ use keyferry_platform::clock::{Clock, SystemClock};
 use keyferry_platform::target_connection::TargetAddress;
 
 use crate::ClientError;
+use crate::checked_mint::issuer_of_hub;
 use crate::direct::Direct;
 use crate::doctor::plan::{Plan, TokenOrder, problem};
-use crate::doctor::start::{gives_on_request, hub_client, hub_issuer};
 use crate::doctor::{client_certificate, followed_delivery};
 use crate::object_view::{AccessStatusView, AccessView};
 use crate::objects_of_hub::access_value;
@@ -25,7 +25,7 @@ use crate::stated_condition::StatedCondition;
 
 /// Continues a plan whose TargetCluster the user may not read. `right` is the hub's message.
 pub(crate) async fn plan(plan: Plan, access: &AccessName, direct: &Direct, right: &str) -> Plan {
-    let client = match hub_client(&direct.hub).await {
+    let client = match direct.hub.client().await {
         Ok(client) => client,
         Err(error) => {
             return Plan {
@@ -112,7 +112,7 @@ async fn from_status(
         ));
         return plan;
     };
-    plan.issuer = hub_issuer(&direct.hub).await;
+    plan.issuer = issuer_of_hub(&direct.hub).await;
     plan.audiences = vec![audience.as_str().to_owned()];
     plan.target_name = Some(access.target.to_string());
     plan.target = target;
@@ -150,6 +150,11 @@ fn cluster(status: &AccessStatusView) -> Option<(Option<TargetAddress>, Audience
         proxy_url: cluster.proxy_url,
     });
     Some((address, audience))
+}
+
+/// Whether a token can be requested for the access.
+pub(crate) fn gives_on_request(access: &TargetAccess) -> bool {
+    access.offers(DeliveryType::HTTP) || access.offers(DeliveryType::Exec)
 }
 
 #[cfg(test)]

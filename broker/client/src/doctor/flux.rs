@@ -19,8 +19,8 @@ use crate::doctor::authority_text::{AuthorityTextError, certificates};
 use crate::doctor::diagnosis::{FluxReady, Problem, TokenEvidence};
 use crate::doctor::impersonated_user::ImpersonatedUser;
 use crate::doctor::inventory::Inventory;
+use crate::doctor::kubeconfig_secret::{SecretRef, read_secret};
 use crate::doctor::plan::{Plan, TokenOrder, problem};
-use crate::doctor::start::{SecretRef, hub_client, note_unread, read_secret};
 use crate::lenient::{Lenient, or_default, readable_items};
 use crate::stated_condition::StatedCondition;
 
@@ -147,7 +147,7 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
     };
     let mut plan = Plan::named(format!("{lower}/{name} in {namespace}"));
     plan.namespace = Some(namespace.clone());
-    let client = match hub_client(hub).await {
+    let client = match hub.client().await {
         Ok(client) => client,
         Err(error) => {
             return Plan {
@@ -163,7 +163,7 @@ pub async fn from_flux(hub: &HubAccess, kind: FluxKind, namespace: &Namespace, n
     {
         Ok(object) => object,
         Err(error) => {
-            note_unread(&mut plan, &format!("{lower}/{name}"), &error);
+            plan.note_unread(&format!("{lower}/{name}"), &error);
             return plan;
         }
     };
@@ -317,7 +317,7 @@ pub(crate) async fn read_config_map(
     let Lenient(map): Lenient<ConfigMap> = match client.get_object(&path, "ConfigMap").await {
         Ok(map) => map,
         Err(error) => {
-            note_unread(plan, &format!("configmap/{name}"), &error);
+            plan.note_unread(&format!("configmap/{name}"), &error);
             return;
         }
     };
@@ -372,7 +372,7 @@ async fn other_credential(
 pub async fn from_config_map(hub: &HubAccess, namespace: &Namespace, name: &str) -> Plan {
     let mut plan = Plan::named(format!("configmap/{name} in {namespace}"));
     plan.namespace = Some(namespace.clone());
-    match hub_client(hub).await {
+    match hub.client().await {
         Ok(client) => {
             plan.issuer = issuer_of(&client).await;
             read_config_map(&client, namespace, name, &mut plan).await;

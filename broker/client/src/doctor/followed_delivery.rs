@@ -10,8 +10,8 @@ use keyferry_hub::client::HubAccess;
 use keyferry_kube_authn::Code;
 
 use crate::doctor::flux::read_config_map;
+use crate::doctor::kubeconfig_secret::{SecretRef, read_secret};
 use crate::doctor::plan::{Plan, TokenOrder, problem};
-use crate::doctor::start::{SecretRef, hub_client, read_secret};
 
 /// What a delivered object is to a diagnosis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ async fn follow_object(
     (object, form): (&ObjectName, DeliveredForm),
     hub: &HubAccess,
 ) {
-    let client = match hub_client(hub).await {
+    let client = match hub.client().await {
         Ok(client) => client,
         Err(error) => {
             plan.problem = Some(problem(Code::StartUnread, error.to_string()));

@@ -28,8 +28,8 @@ use keyferry_platform::target_connection::TargetAddress;
 use self::error::{AuthorityProblem, Difference, TargetAuthorityError, TargetDifference};
 pub(crate) use self::error::{FindError, ListError, MissingTargets};
 use self::sources::{of_configuration, of_hub_or_accesses, of_objects_file};
-use crate::configuration_source::{ConfigurationSource, Wanted};
-use crate::doctor::start::hub_client;
+use crate::configuration_source::ConfigurationSource;
+use crate::wanted_objects::Wanted;
 
 /// Keyferry's namespace and its callers' audience, if no configuration file sets others.
 const DEFAULT_NAMESPACE: &str = "keyferry-system";
@@ -233,12 +233,12 @@ impl ListedTargets {
             CertificateSource::System => return Ok(None),
             CertificateSource::Inline(pem) => pem.clone().into_bytes(),
             CertificateSource::TrustBundle(name) => {
-                let client = hub_client(&self.hub).await?;
+                let client = self.hub.client().await?;
                 let bundles = KubeCertificateSecrets::new(client, self.namespace.clone());
                 bundles.trust_bundle(name).await?
             }
             CertificateSource::Secret(name) => {
-                let client = hub_client(&self.hub).await?;
+                let client = self.hub.client().await?;
                 let secrets = KubeCertificateSecrets::new(client, self.namespace.clone());
                 let entry = secrets.certificate(name).await?;
                 entry.pem.ok_or_else(|| AuthorityProblem::Empty {

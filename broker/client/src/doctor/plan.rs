@@ -10,6 +10,7 @@ use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_api::status::TargetClusterStatus;
 use keyferry_hub::client::HubAccess;
+use keyferry_hub::ports::HubError;
 use keyferry_kube_authn::Code;
 use keyferry_kube_authn::prediction::{Entry, entry_for};
 use keyferry_kube_authn::token::Token;
@@ -371,6 +372,23 @@ impl Plan {
             };
         }
         self
+    }
+
+    /// Notes that an object of the start could not be read. A right that the user lacks says nothing of
+    /// the object.
+    pub(crate) fn note_unread(&mut self, object: &str, error: &HubError) {
+        match error {
+            HubError::Forbidden(right) => {
+                self.unknown = Some(format!(
+                    "{object} could not be read: {right}: ask the hub's admin for this right, or give \
+                     --target-address and --target-token-file"
+                ));
+            }
+            error => {
+                let detail = format!("{object}: {error}");
+                self.problem = Some(problem(Code::StartUnread, detail));
+            }
+        }
     }
 
     /// Expects the issuer of the target's own, and its documents below it, not the hub's.

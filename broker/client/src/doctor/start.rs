@@ -1,28 +1,29 @@
 //! Turns what the user starts from into a plan of what to ask.
 
 use keyferry_api::config::{
-    CertificateSource, DeliveryType, ServerConfiguration, TargetAccess, TargetCluster, TokenIssuer,
+    CertificateSource, ServerConfiguration, TargetAccess, TargetCluster, TokenIssuer,
 };
 use keyferry_api::managed_issuer;
 use keyferry_api::name::{AccessName, Namespace, ObjectName, TrustBundleName};
 use keyferry_api::reason::Reason;
 use keyferry_core::static_verdict::{StaticVerdict, explain_refusal};
 use keyferry_hub::certificate_secret::KubeCertificateSecrets;
-use keyferry_hub::client::{self, HubAccess, HubClient};
+use keyferry_hub::client::{self, HubAccess};
 use keyferry_hub::ports::{CertificateSecrets, HubError, TrustBundleError};
 use keyferry_kube_authn::Code;
 use keyferry_platform::clock::{Clock, SystemClock};
-use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use secrecy::ExposeSecret;
 
 use crate::ClientError;
-use crate::checked_mint::issuer_of;
+use crate::checked_mint::{issuer_of, issuer_of_hub};
 use crate::configuration_source::ConfigurationSource;
 use crate::direct::Direct;
-use crate::doctor::diagnosis::{Problem, TokenEvidence};
+use crate::doctor::access_of_tenant::gives_on_request;
+use crate::doctor::diagnosis::TokenEvidence;
+use crate::doctor::kubeconfig_secret::{SecretRef, read_secret};
 use crate::doctor::listed::{ListError, ListedTargets, ManagedIssuer};
 use crate::doctor::plan::{Plan, may_not_mint, problem};
-use crate::doctor::{access_of_tenant, client_certificate, followed_delivery, found_kubeconfig};
+use crate::doctor::{access_of_tenant, client_certificate, followed_delivery};
 
 /// Builds a plan from an access of a configuration file or of the hub, with the user's own rights
 /// on the hub.
@@ -93,7 +94,7 @@ async fn state_server(plan: &mut Plan, server: &ServerConfiguration, hub: &HubAc
     plan.hub_name = Some(server.hub_name.clone());
     plan.published_at = Some(server.public_url.discovery_url());
     let pinned = server.hub_issuer.as_ref();
-    plan.issuer = hub_issuer(hub)
+    plan.issuer = issuer_of_hub(hub)
         .await
         .or_else(|| pinned.map(|issuer| issuer.as_str().to_owned()));
 }
@@ -101,7 +102,7 @@ async fn state_server(plan: &mut Plan, server: &ServerConfiguration, hub: &HubAc
 /// Reads the client certificate of an access to a target that issues no tokens.
 async fn follow_certificate(plan: &mut Plan, access: &TargetAccess, hub: &HubAccess) {
     let now = SystemClock::start().now().wall;
-    let read = match hub_client(hub).await {
+    let read = match hub.client().await {
         Ok(client) => client_certificate::read(&client, access, now).await,
         Err(error) => Err(problem(Code::StartUnread, error.to_string())),
     };
@@ -125,11 +126,6 @@ pub(crate) async fn target_authority(
     }
 }
 
-/// Whether a token can be requested for the access.
-pub(crate) fn gives_on_request(access: &TargetAccess) -> bool {
-    access.offers(DeliveryType::HTTP) || access.offers(DeliveryType::Exec)
-}
-
 /// Requests a token with the user's own rights.
 async fn requested_token(access: &AccessName, direct: &Direct) -> TokenEvidence {
     match direct.mint_token(access).await {
@@ -151,23 +147,6 @@ async fn requested_token(access: &AccessName, direct: &Direct) -> TokenEvidence 
             TokenEvidence::Failed(problem(reason, detail))
         }
         Err(error) => TokenEvidence::Failed(problem(Reason::MintFailed, error.to_string())),
-    }
-}
-
-/// Notes that an object of the start could not be read. A right that the user lacks says nothing of
-/// the object.
-pub(crate) fn note_unread(plan: &mut Plan, object: &str, error: &HubError) {
-    match error {
-        HubError::Forbidden(right) => {
-            plan.unknown = Some(format!(
-                "{object} could not be read: {right}: ask the hub's admin for this right, or give \
-                 --target-address and --target-token-file"
-            ));
-        }
-        error => {
-            let detail = format!("{object}: {error}");
-            plan.problem = Some(problem(Code::StartUnread, detail));
-        }
     }
 }
 
@@ -206,7 +185,7 @@ pub async fn from_target(name: &str, source: &ConfigurationSource, hub: &HubAcce
             ..plan
         };
     };
-    plan.issuer = match hub_client(hub).await {
+    plan.issuer = match hub.client().await {
         Ok(client) => issuer_of(&client).await,
         Err(_) => None,
     };
@@ -237,7 +216,7 @@ async fn trust_bundle(
     namespace: &Namespace,
     name: &TrustBundleName,
 ) -> Result<Option<Vec<u8>>, SecretAuthorityError> {
-    let client = hub_client(hub).await?;
+    let client = hub.client().await?;
     let bundles = KubeCertificateSecrets::new(client, namespace.clone());
     Ok(Some(bundles.trust_bundle(name).await?))
 }
@@ -247,7 +226,7 @@ async fn secret_authority(
     namespace: &Namespace,
     name: &ObjectName,
 ) -> Result<Option<Vec<u8>>, SecretAuthorityError> {
-    let client = hub_client(hub).await?;
+    let client = hub.client().await?;
     let entry = KubeCertificateSecrets::new(client, namespace.clone())
         .certificate(name)
         .await?;
@@ -265,7 +244,7 @@ pub async fn from_secret(
         namespace: Some(namespace.clone()),
         ..Plan::named(format!("secret/{name} in {namespace}"))
     };
-    match hub_client(hub).await {
+    match hub.client().await {
         Ok(client) => {
             plan.issuer = issuer_of(&client).await;
             let secret = SecretRef {
@@ -278,112 +257,4 @@ pub async fn from_secret(
         Err(error) => plan.problem = Some(problem(Code::StartUnread, error.to_string())),
     }
     plan
-}
-
-/// A Secret with a kubeconfig.
-pub(crate) struct SecretRef<'a> {
-    /// Its name.
-    pub(crate) name: &'a str,
-    /// The key of the kubeconfig; without it, `value` or `value.yaml`.
-    pub(crate) key: Option<&'a str>,
-    /// What names the key.
-    pub(crate) key_field: &'static str,
-}
-
-#[derive(Deserialize)]
-struct Secret {
-    #[serde(default)]
-    data: std::collections::BTreeMap<String, SecretString>,
-}
-
-/// Reads the Secret as Flux does: the named key, else `value`, else `value.yaml`.
-pub(crate) async fn read_secret(
-    client: &HubClient,
-    namespace: &Namespace,
-    secret: &SecretRef<'_>,
-    plan: &mut Plan,
-) {
-    // A tenant can write this name: in a path, it could lead to another namespace.
-    let Ok(name) = ObjectName::new(secret.name) else {
-        plan.problem = Some(problem(
-            Code::FluxReferenceUnusable,
-            format!("{:?} is not the name of a Secret", secret.name),
-        ));
-        return;
-    };
-    let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-    let read: Secret = match client.get_object(&path, "Secret").await {
-        Ok(read) => read,
-        Err(error) => return note_unread(plan, &format!("secret/{name}"), &error),
-    };
-    let unusable =
-        |detail: String| problem(Code::KubeconfigUnusable, format!("secret/{name}: {detail}"));
-    let text = match text_in(&read, secret) {
-        Ok(text) => text,
-        Err(fault) => {
-            let fix = "name the key of the kubeconfig, or write the kubeconfig under value";
-            plan.problem = Some(unusable(fault.to_string()).with_fix(fix));
-            return;
-        }
-    };
-    match found_kubeconfig::read(&text) {
-        Ok(found) => {
-            plan.take(found);
-            plan.problem = plan.problem.take().map(|fault| Problem {
-                detail: format!("secret/{name}: {}", fault.detail),
-                ..fault
-            });
-            plan.target_is_tenants = true;
-        }
-        Err(error) => plan.problem = Some(unusable(error.to_string()).with_fix(error.fix())),
-    }
-}
-
-/// Why a Secret has no text of a kubeconfig.
-#[derive(Debug, thiserror::Error)]
-enum SecretTextError {
-    #[error("it has no key {wanted}; it has {there}: the key is named by {key_field}")]
-    NoKey {
-        wanted: String,
-        there: String,
-        key_field: &'static str,
-    },
-    #[error("its {0} is not text")]
-    NotText(String),
-}
-
-fn text_in(read: &Secret, secret: &SecretRef<'_>) -> Result<String, SecretTextError> {
-    use base64::Engine;
-    let keys: &[&str] = match &secret.key {
-        Some(key) => &[*key],
-        None => &["value", "value.yaml"],
-    };
-    let found = keys
-        .iter()
-        .find_map(|key| Some((*key, read.data.get(*key)?)));
-    let Some((key, data)) = found else {
-        let there: Vec<&str> = read.data.keys().take(10).map(String::as_str).collect();
-        return Err(SecretTextError::NoKey {
-            wanted: keys.join(" or "),
-            there: match there.as_slice() {
-                [] => "no key at all".to_owned(),
-                there => there.join(", "),
-            },
-            key_field: secret.key_field,
-        });
-    };
-    base64::engine::general_purpose::STANDARD
-        .decode(data.expose_secret())
-        .ok()
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| SecretTextError::NotText(key.to_owned()))
-}
-
-/// Creates a client of the hub.
-pub(crate) async fn hub_client(hub: &HubAccess) -> Result<HubClient, client::ClientError> {
-    HubClient::new(hub.config().await?)
-}
-
-pub(crate) async fn hub_issuer(hub: &HubAccess) -> Option<String> {
-    issuer_of(&hub_client(hub).await.ok()?).await
 }

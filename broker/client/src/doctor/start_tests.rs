@@ -451,7 +451,7 @@ async fn large_bindings_do_not_hide_a_mistaken_one() {
         )
         .start()
         .await;
-    let client = crate::doctor::start::hub_client(&hub.access).await.unwrap();
+    let client = hub.access.client().await.unwrap();
     let found = crate::doctor::bindings::mistaken(&client, user).await;
     let found: Vec<&str> = found.iter().map(|one| one.binding.as_str()).collect();
     assert_eq!(found, ["RoleBinding apps/mistaken"]);

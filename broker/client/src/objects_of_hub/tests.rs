@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::*;
 use crate::answering_hub::hub;
-use crate::configuration_source::{ConfigurationSource, Wanted, server_of_hub};
+use crate::configuration_source::{ConfigurationSource, server_of_hub};
+use crate::wanted_objects::Wanted;
 
 fn target() -> Value {
     json!({

@@ -10,6 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use secrecy::ExposeSecret;
 
+use super::HubClient;
 use super::error::ClientError;
 use super::proxy::{self, ProxyVariables};
 
@@ -62,6 +63,14 @@ impl HubAccess {
         config.default_retry = false;
         config.connect_timeout = Some(CALL_DEADLINE);
         Ok(config)
+    }
+
+    /// Connects with these rights. Nothing is called yet.
+    ///
+    /// # Errors
+    /// [`ClientError`]: the configuration cannot be read, or it gives no client.
+    pub async fn client(&self) -> Result<HubClient, ClientError> {
+        HubClient::new(self.config().await?)
     }
 
     /// The configuration of the kubeconfig's context, with its `proxy-url` beside it; `None` if the

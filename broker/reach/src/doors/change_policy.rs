@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use keyferry_api::config::NamespaceRule;
 use keyferry_core::admission_policy::{ALL_POLICIES, AdmissionPolicy};
 
-use crate::act::{Act, ActNames};
+use crate::act::Act;
 use crate::doubt::Doubt;
 use crate::edge::{Edge, Reached};
 use crate::fence::FenceState;
@@ -14,6 +14,7 @@ use crate::granted::{Granted, Scope};
 use crate::hub_search::HubSearch;
 use crate::list::ListKind;
 use crate::right::{Names, Right};
+use crate::world::ActNames;
 
 const POLICY: u8 = 9;
 const FENCES: u8 = 10;

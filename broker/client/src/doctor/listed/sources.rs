@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{ListError, ListedTarget, MissingTargets};
-use crate::doctor::start::hub_client;
 use crate::object_view::TargetView;
 use crate::objects_file::ObjectsFile;
 
@@ -85,7 +84,7 @@ async fn list(
     kind: &str,
     target: impl Fn(Value) -> Option<ListedTarget>,
 ) -> Result<ReadTargets, ListError> {
-    let client = hub_client(hub).await?;
+    let client = hub.client().await?;
     let keep = |object: ReducedObject| {
         let (size, name) = (object.size(), object.full_name());
         // The items of a list do not state their kind.
