@@ -9,6 +9,7 @@ use super::{
     Branch, CallerClass, Event, Milestone, Refusal, Rehearsal, SCHEMA, SafeMoment, Step,
     Undetermined, Window,
 };
+use crate::facts::KeyLife;
 
 /// A part of the facts without which an answer is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,29 @@ impl Draft {
         ] {
             self.refuse(Refused::callers(caller, reason, why), None, possible);
         }
+    }
+
+    /// Leaves open which key signs, because a published one was not seen to.
+    pub(super) fn leave_open_which_signs(&mut self, unseen: &KeyLife) {
+        self.leave_open(
+            format!("whether the hub signs with key {} already", unseen.kid),
+            "it is published, and no token of it was seen",
+            "wait until keyferry keys says `now` under SIGNS for it: a minute at most",
+        );
+    }
+
+    /// Adds what the hub refuses of Keyferry itself once it accepts a key no more.
+    pub(super) fn refuse_own_token(&mut self, possible: Option<Window>) {
+        self.refuse(
+            Refused::callers(
+                CallerClass::AnyCaller,
+                "ReviewForbidden",
+                "Keyferry's own token has the key, until its kubelet or a restart of its Pod \
+                 replaces it",
+            ),
+            None,
+            possible,
+        );
     }
 
     /// Adds a refusal. The possible window grows to enclose the certain one; without a window there

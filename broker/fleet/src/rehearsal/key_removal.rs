@@ -71,19 +71,32 @@ fn add_live_tokens(draft: &mut Draft, tokens: &[DeliveredToken<'_>], at: Timesta
 }
 
 fn refuse_while_it_signs(scene: &Scene<'_>, draft: &mut Draft, key: &KeyLife) {
+    let unseen = scene.unseen_key();
+    let certain = Window::since(scene.after(UNTIL_REFUSED));
     draft.refuse(
         Refused::callers(
             CallerClass::AnyCaller,
             "CallerRejected",
             "the hub signs callers' tokens with the key, and refuses them",
         ),
-        Some(Window::since(scene.after(UNTIL_REFUSED))),
+        unseen.is_none().then_some(certain),
         Some(Window::since(scene.at)),
     );
-    draft.answer = format!(
-        "key {} signs: without it the hub refuses its own tokens; rotate first",
-        key.kid
-    );
+    draft.refuse_own_token(Some(Window::since(scene.at)));
+    draft.answer = match unseen {
+        None => format!(
+            "key {} signs: without it the hub refuses its own tokens; rotate first",
+            key.kid
+        ),
+        Some(unseen) => {
+            draft.leave_open_which_signs(unseen);
+            format!(
+                "key {} is the last that was seen to sign, and key {} may sign already: see first \
+                 that it does",
+                key.kid, unseen.kid
+            )
+        }
+    };
 }
 
 fn decide_safe_moment(
@@ -105,6 +118,7 @@ fn decide_safe_moment(
         None,
         Window::between(scene.at, pods),
     );
+    draft.refuse_own_token(Window::between(scene.at, pods));
     draft.assume("no Pod of the hub has a token that lives a year: --service-account-extend-token-expiration=false, or none needs the hub");
     let (Some(safe), Some(pods)) = (key.safe_to_remove_at, pods) else {
         draft.leave_open(

@@ -16,14 +16,16 @@ use super::timing::{
 };
 use super::window::{Window, after, printed};
 use super::{CallerClass, SafeMoment};
-use crate::facts::{Answer, KeyState, TargetFacts};
+use crate::facts::{Answer, KeyLife, KeyState, TargetFacts};
 
 /// What signs in the place of the revoked key.
-enum Successor {
+enum Successor<'a> {
     /// An active key.
     Active,
     /// A key that is active from then on.
     From(Timestamp),
+    /// A published key that was not seen to sign. The hub may sign with it, or with the revoked one.
+    Unseen(&'a KeyLife),
     /// None: the hub signs with the revoked key.
     Missing,
 }
@@ -76,7 +78,7 @@ pub(super) fn rehearse_key_revocation(scene: &Scene<'_>, kid: &ForeignText) -> D
     draft
 }
 
-fn successor_of(scene: &Scene<'_>, kid: &ForeignText) -> Successor {
+fn successor_of<'a>(scene: &Scene<'a>, kid: &ForeignText) -> Successor<'a> {
     let signing = scene.signing_key().filter(|key| key.kid != *kid);
     if let Some(key) = signing {
         return match key.active_at {
@@ -84,7 +86,8 @@ fn successor_of(scene: &Scene<'_>, kid: &ForeignText) -> Successor {
             _ => Successor::Active,
         };
     }
-    Successor::Missing
+    let unseen = scene.unseen_key().filter(|key| key.kid != *kid);
+    unseen.map_or(Successor::Missing, Successor::Unseen)
 }
 
 /// Until when each target accepts tokens of the key.
@@ -135,9 +138,9 @@ fn leave_reload_open(draft: &mut Draft, target: &TargetFacts) {
     );
 }
 
-fn refuse_callers(scene: &Scene<'_>, draft: &mut Draft, successor: &Successor) {
+fn refuse_callers(scene: &Scene<'_>, draft: &mut Draft, successor: &Successor<'_>) {
     let own_tokens_end = match successor {
-        Successor::Missing => None,
+        Successor::Unseen(_) | Successor::Missing => None,
         Successor::Active | Successor::From(_) => Some(scene.after(POD_TOKEN_USE)),
     };
     draft.refuse(
@@ -150,9 +153,14 @@ fn refuse_callers(scene: &Scene<'_>, draft: &mut Draft, successor: &Successor) {
         None,
         Window::between(scene.at, own_tokens_end),
     );
-    match successor {
-        Successor::Active => {}
-        Successor::From(active_at) => draft.refuse(
+    if let Successor::From(active_at)
+    | Successor::Unseen(KeyLife {
+        active_at: Some(active_at),
+        ..
+    }) = successor
+        && *active_at > scene.at
+    {
+        draft.refuse(
             Refused::callers(
                 CallerClass::AnyCaller,
                 "KeySettling",
@@ -161,19 +169,26 @@ fn refuse_callers(scene: &Scene<'_>, draft: &mut Draft, successor: &Successor) {
             ),
             None,
             Window::between(scene.at, Some(after(*active_at, MINT_FAILURE_LIFETIME))),
+        );
+    }
+    let (why, certain) = match successor {
+        Successor::Active | Successor::From(_) => return,
+        Successor::Unseen(_) => (
+            "the hub was not seen to sign with another key than the revoked one",
+            None,
         ),
-        Successor::Missing => draft.refuse(
-            Refused::callers(
-                CallerClass::AnyCaller,
-                "KeyRevoked",
-                "the hub still signs with the revoked key",
-            ),
+        Successor::Missing => (
+            "the hub still signs with the revoked key",
             Some(Window::since(
                 scene.after(REPLICA_SPREAD + MINT_FAILURE_LIFETIME),
             )),
-            Some(Window::since(scene.at)),
         ),
-    }
+    };
+    draft.refuse(
+        Refused::callers(CallerClass::AnyCaller, "KeyRevoked", why),
+        certain,
+        Some(Window::since(scene.at)),
+    );
 }
 
 /// Readers of objects whose token the key signed, until the object is rewritten.
@@ -181,7 +196,7 @@ fn refuse_readers(
     scene: &Scene<'_>,
     draft: &mut Draft,
     tokens: &[DeliveredToken<'_>],
-    successor: &Successor,
+    successor: &Successor<'_>,
 ) {
     let replaced = match successor {
         Successor::Active => Some(scene.after(UNTIL_REVOKED_TOKEN_REPLACED)),
@@ -189,7 +204,7 @@ fn refuse_readers(
             scene.at.max(*active_at),
             UNTIL_REVOKED_TOKEN_REPLACED,
         )),
-        Successor::Missing => None,
+        Successor::Unseen(_) | Successor::Missing => None,
     };
     let forgotten = scene.after(until_forgotten(scene.parameters.max_age));
     for token in tokens {
@@ -197,7 +212,8 @@ fn refuse_readers(
             .target(&token.access.target)
             .is_some_and(|target| target.reachable == Answer::Yes);
         // Nothing replaces the token while the hub signs with the key itself.
-        let certain = (replaced.is_none() && is_reached).then(|| Window::since(forgotten));
+        let is_missing = matches!(successor, Successor::Missing);
+        let certain = (is_missing && is_reached).then(|| Window::since(forgotten));
         let why = format!("the token in {} has the revoked key", token.label());
         draft.refuse(
             token.readers("SignatureInvalid", why),
@@ -211,13 +227,21 @@ fn decide_end(
     scene: &Scene<'_>,
     draft: &mut Draft,
     kid: &ForeignText,
-    successor: &Successor,
+    successor: &Successor<'_>,
     count: usize,
 ) {
     let replaced = match successor {
         Successor::Missing => {
             draft.answer = format!(
                 "the hub signs with key {kid}: no caller gets a token until it signs with another"
+            );
+            return;
+        }
+        Successor::Unseen(unseen) => {
+            draft.leave_open_which_signs(unseen);
+            draft.answer = format!(
+                "key {kid} is the last that was seen to sign; if the hub signs with it still, no \
+                 caller gets a token until it signs with another"
             );
             return;
         }

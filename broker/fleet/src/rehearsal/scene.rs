@@ -51,6 +51,15 @@ impl<'a> Scene<'a> {
             .find(|key| key.state == KeyState::Signs)
     }
 
+    /// A published key that was not seen to sign. The hub may sign with it already.
+    pub(super) fn unseen_key(&self) -> Option<&'a KeyLife> {
+        let is_unseen = |key: &&KeyLife| {
+            let is_published = matches!(key.state, KeyState::Activating | KeyState::Active);
+            is_published && key.withdrawn_at.is_none()
+        };
+        self.fleet.keys.keys.iter().find(is_unseen)
+    }
+
     /// The target with this name.
     pub(super) fn target(&self, name: &ObjectName) -> Option<&'a TargetFacts> {
         self.fleet

@@ -160,6 +160,7 @@ fn a_key_is_safe_to_remove_once_no_token_needs_it() {
         lines(&rehearsal),
         [
             "AnyCaller * * CallerRejected: certain never, possible 0-85400",
+            "AnyCaller * * ReviewForbidden: certain never, possible 0-85400",
             "ObjectReader tenant-a/apps prod SignatureInvalid: certain never, possible 0-3612",
         ]
     );
@@ -191,6 +192,7 @@ fn the_key_that_signs_is_never_safe_to_remove() {
         lines(&rehearsal),
         [
             "AnyCaller * * CallerRejected: certain 12.., possible 0..",
+            "AnyCaller * * ReviewForbidden: certain never, possible 0..",
             "ObjectReader tenant-b/apps stage SignatureInvalid: certain never, possible 0-7212",
         ]
     );
@@ -251,6 +253,42 @@ fn a_revoked_key_that_signs_stops_everything() {
         ]
     );
     assert_eq!(rehearsal.earliest_safe, None);
+}
+
+/// The hub may sign with a key for a minute before Keyferry sees a token of it, so nothing is certain.
+#[test]
+fn a_key_that_was_not_seen_to_sign_leaves_open_which_does() {
+    let mut fleet = fleet();
+    fleet.keys.keys.insert(0, key("next", KeyState::Active));
+    for (event, expected) in [
+        (
+            revoke("new"),
+            &[
+                "AnyCaller * * CallerRejected: certain never, possible 0..",
+                "AnyCaller * * KeyRevoked: certain never, possible 0..",
+                "ObjectReader tenant-b/apps stage SignatureInvalid: certain never, possible 0..",
+                "KeptCopy * * SignatureInvalid: certain never, possible 0-86400",
+            ][..],
+        ),
+        (
+            remove("new"),
+            &[
+                "AnyCaller * * CallerRejected: certain never, possible 0..",
+                "AnyCaller * * ReviewForbidden: certain never, possible 0..",
+                "ObjectReader tenant-b/apps stage SignatureInvalid: certain never, possible 0-7212",
+            ],
+        ),
+    ] {
+        let rehearsal = rehearsed(&fleet, &event, &Parameters::default());
+        assert_eq!(lines(&rehearsal), expected);
+        assert_eq!(rehearsal.earliest_safe, None);
+        let open: Vec<&str> = rehearsal
+            .undetermined
+            .iter()
+            .map(|it| it.question.as_str())
+            .collect();
+        assert_eq!(open, ["whether the hub signs with key next already"]);
+    }
 }
 
 #[test]
