@@ -9,7 +9,8 @@
 //! | the printed runbook of a rotation is followed | `the_runbook_of_a_rotation_refuses_nothing` |
 //! | 20 random scenarios with 30 clients each, on request | `random_scenarios_cost_what_was_rehearsed` |
 //!
-//! `KEYFERRY_REHEARSALS=SEED` chooses the scenarios.
+//! `KEYFERRY_REHEARSALS=SEED` chooses the scenarios, and `KEYFERRY_REHEARSALS=SEED:13,17` plays two of
+//! them.
 
 mod comparison;
 mod consumers;
@@ -18,6 +19,7 @@ mod runbook;
 mod scenario;
 mod stage;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,13 +91,16 @@ fn enough(refused: usize) -> TestResult {
 }
 
 async fn random_scenarios() -> TestResult {
-    let seed = match std::env::var("KEYFERRY_REHEARSALS") {
-        Ok(seed) => seed.parse()?,
-        Err(_) => 1,
+    let chosen = std::env::var("KEYFERRY_REHEARSALS").unwrap_or_else(|_| "1".to_owned());
+    let (seed, numbers) = match chosen.split_once(':') {
+        Some((seed, numbers)) => (seed, numbers.split(',').map(str::parse).collect()),
+        None => (&*chosen, Ok((0..RANDOM_SCENARIOS).collect())),
     };
+    let (seed, numbers): (u64, BTreeSet<u64>) = (seed.parse()?, numbers?);
     let mut hubs = JoinSet::new();
     for hub in 0..HUBS {
-        hubs.spawn(play_every_nth(seed, hub));
+        let of_hub = numbers.iter().copied().filter(|it| it % HUBS == hub);
+        hubs.spawn(play_each(seed, of_hub.collect()));
     }
     let mut failed = Vec::new();
     while let Some(of_one) = hubs.join_next().await {
@@ -107,13 +112,16 @@ async fn random_scenarios() -> TestResult {
     Err(format!("seed {seed}: {failed:#?}").into())
 }
 
-/// Plays each scenario of one hub, and returns what went otherwise.
-async fn play_every_nth(seed: u64, hub: u64) -> Result<Vec<String>, TestError> {
+/// Plays these scenarios one after the other on one hub, and returns what went otherwise.
+async fn play_each(seed: u64, numbers: BTreeSet<u64>) -> Result<Vec<String>, TestError> {
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
     let stage = Stage::start(ACCESSES_AT_SCALE)
         .await
         .map_err(|error| format!("{error:?}"))?;
     let mut failed = Vec::new();
-    for number in (hub..RANDOM_SCENARIOS).step_by(HUBS as usize) {
+    for number in numbers {
         let scenario = Scenario::draw(&mut Random::of(seed, number));
         if let Err(error) = scenario.play(&stage, &format!("random-{number}")).await {
             failed.push(error.to_string());

@@ -79,6 +79,7 @@ impl Scenario {
     /// Rehearses it, lets it happen and compares. Returns how many calls were refused for certain.
     /// `name` is that of no other scenario of the stage.
     pub(super) async fn play(self, stage: &Stage, name: &str) -> Result<usize, TestError> {
+        stage.renew_own_token().await?;
         stage.until_ready().await?;
         let refused = match self {
             Self::HubOutage { .. } | Self::KeyferryOutage { .. } => {
