@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use keyferry_api::name::ObjectName;
 use keyferry_kube_rbac::Attributes;
 
+use self::judge::SubjectActs;
 pub(crate) use self::judge::{DoorWay, Judge, WayKey, WayUser, WaysByDoor};
-use self::judge::{JudgedSubject, SubjectActs};
 pub use self::verdict::{Verdict, Way};
 use crate::act::Act;
 use crate::cut::smallest_meeting_set;
@@ -25,9 +25,6 @@ use crate::world::World;
 const MAX_CUT_ROUNDS: usize = 24;
 /// For how many sets of acts the question is asked again.
 const MAX_WORLDS_AFTER_ACTS: usize = 16;
-/// On how many threads subjects are judged at most, and how many make another one worth it.
-const MAX_THREADS: usize = 8;
-const MIN_SUBJECTS_PER_THREAD: usize = 500;
 /// For how many answers a cut is looked for.
 const MAX_CUTS: usize = 16;
 
@@ -142,7 +139,8 @@ fn judge_subjects(
         let group = waiting.entry(acts.acts.clone()).or_default();
         group.push((subject.clone(), acts));
     };
-    for (subject, judged) in judge_each(world, question, judge, subjects) {
+    for subject in subjects {
+        let judged = judge.judge_subject(subject);
         if !judged.acts.acts.is_empty() {
             wait(&mut waiting, subject, judged.acts);
         }
@@ -185,41 +183,6 @@ fn judge_subjects(
         }
     }
     verdicts
-}
-
-/// Judges each subject, on a few threads if they are many. What a thread has found out serves its own
-/// subjects alone, so the answers do not depend on the number of threads.
-fn judge_each<'s>(
-    world: &World,
-    question: &Question,
-    judge: &Judge<'_, '_>,
-    subjects: &'s BTreeSet<Subject>,
-) -> Vec<(&'s Subject, JudgedSubject)> {
-    let judge_part = |judge: &Judge<'_, '_>, part: &[&'s Subject]| -> Vec<_> {
-        let judged = part.iter().map(|it| (*it, judge.judge_subject(it)));
-        judged.collect()
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let length = subjects.len().div_ceil(threads.min(MAX_THREADS));
-    let subjects: Vec<&Subject> = subjects.iter().collect();
-    let mut parts = subjects.chunks(length.max(MIN_SUBJECTS_PER_THREAD));
-    let own = parts.next().unwrap_or_default();
-    let policy = judge.policy();
-    std::thread::scope(|scope| {
-        let judge_other = |part| {
-            let search = HubSearch::new(world, policy);
-            judge_part(&Judge::new(&search, question), part)
-        };
-        let others: Vec<_> = parts
-            .map(|part| scope.spawn(move || judge_other(part)))
-            .collect();
-        let mut judged = judge_part(judge, own);
-        for other in others {
-            let part = other.join();
-            judged.extend(part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        judged
-    })
 }
 
 /// Replaces a verdict, unless there is a way without any act.
