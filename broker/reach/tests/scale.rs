@@ -21,6 +21,10 @@ use keyferry_reach::what_if::{WayChange, compare_worlds};
 use keyferry_reach::world::{ChangedObject, World};
 use serde_json::json;
 
+/// As in the command: a third of this work is allocation.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const MAX_MEMORY_KIB: u64 = 500 * 1024;
 
 struct Size {
