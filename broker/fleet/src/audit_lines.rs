@@ -92,7 +92,7 @@ pub(crate) enum LogLine {
     Unreadable,
 }
 
-/// What a record says of a token. Nothing is issued unless it names one.
+/// What a record says of an issuance.
 #[derive(Debug, Default)]
 pub(crate) struct Issuance {
     /// The route by which it was issued.
@@ -129,13 +129,14 @@ impl LogLine {
 
 impl Issuance {
     fn of(record: RecordView) -> Self {
+        let is_granted = record.decision == "granted";
         Self {
             route: record.route,
             caller: record.caller.or(record.caller_subject),
             access: record.access,
             account: record.service_account,
             target: record.target,
-            token_id: record.token_id.filter(|id| !id.is_empty()),
+            token_id: record.token_id.filter(|id| is_granted && !id.is_empty()),
             key_id: record.key_id,
             expires_at: record.expires_at,
         }

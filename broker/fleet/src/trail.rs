@@ -41,13 +41,15 @@ const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 /// The most memory for tokens and the texts about them.
 const MAX_MEMORY_BYTES: usize = 96 * 1024 * 1024;
 /// What a token costs beside its texts, the tree that it is in included.
-const TOKEN_BYTES: usize = 400;
+const TOKEN_BYTES: usize = 512;
 /// The most characters of a text that is kept.
 const MAX_TEXT: usize = 512;
 /// The most networks of one token that are kept. More than one is a finding already.
 const MAX_NETWORKS: usize = 8;
 /// The most requests that are shown of the token that was asked for.
 const MAX_REQUESTS: usize = 50;
+/// What is between a user's prefix at a target and its account.
+const ACCOUNT_OF_HUB: &str = ":system:serviceaccount:";
 /// Addresses with the same leading bits are of one network, for IPv4 and IPv6.
 const NETWORK_BITS: [u8; 2] = [24, 64];
 
@@ -64,6 +66,19 @@ pub struct TraceOptions {
     pub networks: Vec<IpNet>,
     /// The hub's keys, for those that were revoked.
     pub keys: Option<KeysDocument>,
+}
+
+impl TraceOptions {
+    /// Whether a user at a target looks like one of the hub's. The target's own ServiceAccounts have
+    /// no prefix.
+    fn is_user_of_hub(&self, user: &str) -> bool {
+        match &self.hub_name {
+            Some(name) => user
+                .strip_prefix(name.as_str())
+                .is_some_and(|rest| rest.starts_with(':')),
+            None => user.find(ACCOUNT_OF_HUB).is_some_and(|at| at > 0),
+        }
+    }
 }
 
 /// Reads the records, and joins them.
@@ -148,6 +163,7 @@ impl Trail {
             unreadable: 0,
             too_long: 0,
             with_token: 0,
+            without_token: 0,
             since: None,
             until: None,
         });
@@ -226,6 +242,9 @@ impl Trail {
 
     fn add_use(&mut self, event: &AuditEvent<'_>) {
         let Some(id) = event.used_token() else {
+            if self.options.is_user_of_hub(&event.user.username) {
+                self.count(|file| file.without_token += 1);
+            }
             return;
         };
         self.count(|file| file.with_token += 1);

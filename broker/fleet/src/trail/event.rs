@@ -85,10 +85,8 @@ impl<'a> AuditEvent<'a> {
     /// The `jti` of the token by which the user was authenticated. Other credentials have other
     /// forms, such as `X509SHA256=`.
     pub(super) fn used_token(&self) -> Option<&str> {
-        match self.user.extra.as_ref()?.credential_id.as_slice() {
-            [id] => token_id(id),
-            _ => None,
-        }
+        let ids = &self.user.extra.as_ref()?.credential_id;
+        ids.iter().find_map(|id| token_id(id))
     }
 
     /// The `jti` of the token that the request made.

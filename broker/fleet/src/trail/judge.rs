@@ -11,7 +11,7 @@ use super::report::{
     FileReport, IssuanceReport, REPORT_SCHEMA, RecordKind, RequestReport, TokenReport, TraceCode,
     TraceNote, TraceReport, UsesReport,
 };
-use super::{TokenIssuance, TokenRequest, TokenTrail, TokenUses, Trail};
+use super::{ACCOUNT_OF_HUB, TokenIssuance, TokenRequest, TokenTrail, TokenUses, Trail};
 
 /// How long kube-apiserver caches that it accepted a token, and how far clocks may differ.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(10);
@@ -20,8 +20,6 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(10);
 const MAX_SILENCE: SignedDuration = SignedDuration::from_mins(5);
 /// The most tokens that are shown with findings, and as many without.
 const MAX_SHOWN_TOKENS: usize = 1_000;
-/// What is between a user's prefix at a target and its account.
-const ACCOUNT_OF_HUB: &str = ":system:serviceaccount:";
 
 /// Joins the records.
 pub(super) fn report(trail: &Trail) -> TraceReport {
@@ -96,18 +94,9 @@ impl Judge<'_> {
         });
         token.issuance.is_some()
             || token.request.is_some()
-            || users.into_iter().any(|user| self.is_user_of_hub(user))
-    }
-
-    /// Whether a user at a target looks like one of the hub's. The target's own ServiceAccounts have
-    /// no prefix.
-    fn is_user_of_hub(&self, user: &str) -> bool {
-        match &self.trail.options.hub_name {
-            Some(name) => user
-                .strip_prefix(name.as_str())
-                .is_some_and(|rest| rest.starts_with(':')),
-            None => user.find(ACCOUNT_OF_HUB).is_some_and(|at| at > 0),
-        }
+            || users
+                .into_iter()
+                .any(|user| self.trail.options.is_user_of_hub(user))
     }
 
     fn notes(&self, token: &TokenTrail) -> Vec<TraceNote> {
@@ -255,6 +244,12 @@ impl Judge<'_> {
             } else if file.record == RecordKind::Target && file.with_token == 0 {
                 add(format!(
                     "{path}: no line names a token; kube-apiservers before 1.32 write none"
+                ));
+            } else if file.without_token > 0 {
+                add(format!(
+                    "{path}: {} line(s) of the hub's users name no token; hubs before 1.32 write no jti, and \
+                     whoever has a key may leave it out",
+                    file.without_token
                 ));
             }
         }

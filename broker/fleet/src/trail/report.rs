@@ -155,6 +155,8 @@ pub struct FileReport {
     pub too_long: u64,
     /// How many events name a token.
     pub with_token: u64,
+    /// How many events of the hub's users name none.
+    pub without_token: u64,
     /// The earliest time in it.
     pub since: Option<Timestamp>,
     /// The latest time in it.

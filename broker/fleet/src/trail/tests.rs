@@ -576,7 +576,7 @@ fn no_file_and_no_line_is_never_nothing() {
         "/user/extra/authentication.kubernetes.io~1credential-id",
         json!(["X509SHA256=ab"]),
     );
-    let cases: [(&str, TraceOptions, &[(RecordKind, &[Value])], &[TraceCode]); 5] = [
+    let cases: [(&str, TraceOptions, &[(RecordKind, &[Value])], &[TraceCode]); 6] = [
         ("nothing", asked(), &[], &[NotSeen]),
         (
             "empty files",
@@ -587,7 +587,16 @@ fn no_file_and_no_line_is_never_nothing() {
         (
             "a target that names no token",
             TraceOptions::default(),
-            &[(Target, &[x509])],
+            &[(Target, &[x509.clone()])],
+            &[FileIncomplete],
+        ),
+        (
+            "a user of the hub without a token",
+            TraceOptions::default(),
+            &[(
+                Target,
+                &[use_event("another", "jane", "10:00:00", "10.0.0.1"), x509],
+            )],
             &[FileIncomplete],
         ),
         (
