@@ -203,8 +203,11 @@ impl Trail {
                 return;
             }
         };
-        let is_read = match file.record {
-            _ if line.is_empty() => return,
+        let record = file.record;
+        if line.is_empty() {
+            return;
+        }
+        let is_read = match record {
             RecordKind::Keyferry => self.add_record(line),
             RecordKind::Target => self.add_event(line, Self::add_use),
             RecordKind::Hub => self.add_event(line, Self::add_request),

@@ -109,11 +109,18 @@ impl Judge<'_> {
             if let Some(issuance) = &token.issuance {
                 notes.extend(self.note_of_key(uses, issuance));
             }
-            let is_probed = token.issuance.as_ref().is_some_and(|it| it.is_probed);
+            let is_probed = token
+                .issuance
+                .as_ref()
+                .is_some_and(|issuance| issuance.is_probed);
             notes.extend(several_networks(uses, is_probed));
         }
         notes.extend(several_users(token));
-        if token.request.as_ref().is_some_and(|it| it.is_repeated) {
+        if token
+            .request
+            .as_ref()
+            .is_some_and(|request| request.is_repeated)
+        {
             let detail = "two TokenRequests on the hub have its id".to_owned();
             notes.push(TraceNote::new(TraceCode::RequestedTwice, detail));
         }
@@ -356,7 +363,10 @@ fn several_users(token: &TokenTrail) -> Option<TraceNote> {
         at_target,
         issuance.and_then(|issuance| issuance.first.account.clone()),
         issuance.and_then(|issuance| issuance.other_account.clone()),
-        token.request.as_ref().map(|it| it.account.to_string()),
+        token
+            .request
+            .as_ref()
+            .map(|request| request.account.to_string()),
     ]
     .into_iter()
     .flatten()
