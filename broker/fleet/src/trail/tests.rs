@@ -96,10 +96,10 @@ fn whole_day(records: &[Value]) -> Vec<Value> {
 /// has a time, and what differs from the usual one. A record of Keyferry's has a time, `+` if it is an
 /// issuance, and what differs; `day` is the whole day around the others.
 const CASES: &str = "
-in all three                                   | revoked=10:30:00 | T 10:00:02; K day, 10:00:01 +; H 10:00:00 keyferry | 
+in all three                                   | revoked=10:30:00 | T 10:00:02; K day, 10:00:01 +; H 10:00:00 keyferry |
 never recorded                                 |                  | T 10:00:02; K day; H 10:00:00 jane | NotRecorded
 the day before its use is missing              |                  | T 10:00:02; K day | RecordUnknown
-requested by a user that may                   | minter=jane      | T 10:00:02; K day; H 10:00:00 jane | 
+requested by a user that may                   | minter=jane      | T 10:00:02; K day; H 10:00:00 jane |
 the file begins later                          |                  | T 10:00:02; K 10:00:05, 11:00:00; H 10:00:00 jane | RecordUnknown
 the file ends earlier                          |                  | T 10:00:02; K 09:00:00, 10:00:05; H 10:00:00 jane | RecordUnknown
 between two files                              |                  | T 10:00:02; K 08:00:00, 09:58:00; K 10:05:00, 11:00:00; H 10:00:00 jane | RecordUnknown
@@ -107,26 +107,26 @@ files that follow each other are one           |                  | T 10:00:02; 
 no file of Keyferry                            |                  | T 10:00:02 | RecordUnknown
 a denial names it                              |                  | T 10:00:02; K day, 10:00:01 + decision=denied; H 10:00:00 jane | NotRecorded
 its record names no key                        | revoked=09:00:00 | T 10:00:02; K day, 10:00:01 + keyId= | KeyUnknown
-a token of another hub                         | hub=hub-2        | T 10:00:02; K day | 
-the target's own account                       |                  | T 10:00:02 user=system:serviceaccount:a:b; K day | 
-another hub's, with a record                   | hub=hub-2        | T 10:00:02; K day, 10:00:01 + | 
-within the tolerance of its end                |                  | T 11:00:09; K day, 10:00:01 + | 
+a token of another hub                         | hub=hub-2        | T 10:00:02; K day |
+the target's own account                       |                  | T 10:00:02 user=system:serviceaccount:a:b; K day |
+another hub's, with a record                   | hub=hub-2        | T 10:00:02; K day, 10:00:01 + |
+within the tolerance of its end                |                  | T 11:00:09; K day, 10:00:01 + |
 after its end                                  |                  | T 10:00:02, 11:00:11; K day, 10:00:01 + | UsedAfterEnd
-as its key is revoked                          | revoked=10:30:00 | T 10:30:10; K day, 10:00:01 + | 
+as its key is revoked                          | revoked=10:30:00 | T 10:30:10; K day, 10:00:01 + |
 after its key was revoked                      | revoked=10:30:00 | T 10:30:11; K day, 10:00:01 + | UsedAfterRevocation
-two addresses of a network                     |                  | T 10:00:02, 10:00:03 from=10.0.1.200; K day, 10:00:01 + | 
-an address in two forms                        |                  | T 10:00:02, 10:00:03 from=::ffff:10.0.1.3; K day, 10:00:01 + | 
+two addresses of a network                     |                  | T 10:00:02, 10:00:03 from=10.0.1.200; K day, 10:00:01 + |
+an address in two forms                        |                  | T 10:00:02, 10:00:03 from=::ffff:10.0.1.3; K day, 10:00:01 + |
 two networks                                   |                  | T 10:00:02, 10:00:03 from=10.0.2.2; K day, 10:00:01 + | SeveralNetworks
 two networks of IPv6                           |                  | T 10:00:02 from=2001:db8:0:1::1, 10:00:03 from=2001:db8:0:2::1; K day, 10:00:01 + | SeveralNetworks
-two networks that count as one                 | net=10.0.0.0/8   | T 10:00:02, 10:00:03 from=10.9.9.9; K day, 10:00:01 + | 
-addresses that the client wrote                |                  | T 10:00:02, 10:00:03 from=203.0.113.7>10.0.1.9; K day, 10:00:01 + | 
-the probe is elsewhere                         |                  | T 10:00:02, 10:00:03 from=10.9.9.9 review; K day, 09:59:00 + route=probe, 10:00:01 + | 
+two networks that count as one                 | net=10.0.0.0/8   | T 10:00:02, 10:00:03 from=10.9.9.9; K day, 10:00:01 + |
+addresses that the client wrote                |                  | T 10:00:02, 10:00:03 from=203.0.113.7>10.0.1.9; K day, 10:00:01 + |
+the probe is elsewhere                         |                  | T 10:00:02, 10:00:03 from=10.9.9.9 review; K day, 09:59:00 + route=probe, 10:00:01 + |
 a review from elsewhere, never probed          |                  | T 10:00:02, 10:00:03 from=10.9.9.9 review; K day, 10:00:01 + | SeveralNetworks
 a request from elsewhere, though probed        |                  | T 10:00:02, 10:00:03 from=10.9.9.9; K day, 09:59:00 + route=probe | SeveralNetworks
 two users                                      |                  | T 10:00:02, 10:00:03 user=jane; K day, 10:00:01 + | SeveralUsers
 two accounts in Keyferry's file                |                  | T 10:00:02; K day, 10:00:01 +, 10:00:02 + serviceAccount=b/c | SeveralUsers
 another account at the target                  |                  | T 10:00:02 user=hub:system:serviceaccount:b:c; K day, 10:00:01 + | SeveralUsers
-one request in two files                       |                  | T 10:00:02; K day, 10:00:01 +; H 10:00:00 keyferry; H 10:00:00 keyferry | 
+one request in two files                       |                  | T 10:00:02; K day, 10:00:01 +; H 10:00:00 keyferry; H 10:00:00 keyferry |
 one id for two requests                        |                  | T 10:00:02; K day, 10:00:01 +; H 10:00:00 keyferry, 10:00:01 keyferry | RequestedTwice
 ";
 
