@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ipnet::IpNet;
-use keyferry_fleet::trail::{RecordKind, TraceOptions, TraceReport, Trail};
+use keyferry_fleet::trail::{MAX_TOKEN_ID_BYTES, RecordKind, TraceOptions, TraceReport, Trail};
 use keyferry_platform::regular_file;
 
 use crate::args::output_format::FormatArgs;
@@ -116,7 +116,7 @@ fn token_id(argument: &str) -> Result<String, CommandError> {
     let id = argument.strip_prefix("JTI=").unwrap_or(argument);
     // A token itself has dots, and no error may repeat it.
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
-    if id.is_empty() || id.len() > 128 || !id.chars().all(is_plain) {
+    if id.is_empty() || id.len() > MAX_TOKEN_ID_BYTES || !id.chars().all(is_plain) {
         return Err(CommandError::with_fix(
             "reading the arguments: the JTI is none",
             "write the jti claim of the token, which keyferry inspect prints, and never the token",

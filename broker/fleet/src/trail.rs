@@ -28,6 +28,7 @@ use jiff::Timestamp;
 use keyferry_api::foreign_text::{self, ForeignText};
 
 use self::event::AuditEvent;
+pub use self::event::MAX_TOKEN_ID_BYTES;
 use self::lines::{LineSplitter, SplitLine};
 pub use self::report::{
     FileReport, IssuanceReport, RecordKind, RequestReport, TokenReport, TraceCode, TraceNote,

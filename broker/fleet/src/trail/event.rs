@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 /// The longest `jti` that counts as one. Kubernetes' and Keyferry's have 36 characters.
-pub(super) const MAX_TOKEN_ID_BYTES: usize = 128;
+pub const MAX_TOKEN_ID_BYTES: usize = 128;
 
 /// The members that are read. All have the types of `k8s.io/apiserver/pkg/apis/audit/v1`: a line with
 /// others is no event.
@@ -125,7 +125,7 @@ impl<'a> AuditEvent<'a> {
 }
 
 /// The `jti` of a credential's id.
-pub(super) fn token_id(credential_id: &str) -> Option<&str> {
+fn token_id(credential_id: &str) -> Option<&str> {
     let id = credential_id.strip_prefix("JTI=")?;
     (!id.is_empty() && id.len() <= MAX_TOKEN_ID_BYTES).then_some(id)
 }

@@ -368,6 +368,14 @@ fn a_torn_record_may_be_the_one_that_is_missing() {
     assert_eq!(codes(&trail.finish()), [RecordUnknown, FileIncomplete]);
 }
 
+/// A name, the options, the files and the codes.
+type FilesCase<'a> = (
+    &'a str,
+    TraceOptions,
+    &'a [(RecordKind, &'a [Value])],
+    &'a [TraceCode],
+);
+
 #[test]
 fn no_file_and_no_line_is_never_nothing() {
     let asked = || TraceOptions {
@@ -379,7 +387,7 @@ fn no_file_and_no_line_is_never_nothing() {
         "/user/extra/authentication.kubernetes.io~1credential-id",
         json!(["X509SHA256=ab"]),
     );
-    let cases: [(&str, TraceOptions, &[(RecordKind, &[Value])], &[TraceCode]); 6] = [
+    let cases: [FilesCase<'_>; 6] = [
         ("nothing", asked(), &[], &[NotSeen]),
         (
             "empty files",
