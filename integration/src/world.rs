@@ -362,6 +362,7 @@ fn target(
         minor,
         signing_key: SigningKeyKind::EcdsaP256,
         authentication_config: Some(configuration),
+        audit_log: true,
         ..ControlPlaneSpec::named(name)
     })
 }

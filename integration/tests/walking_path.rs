@@ -1,6 +1,8 @@
 //! The main use on real clusters: a tenant's workload reaches its target with a token from
 //! Keyferry, and no other target.
 
+mod trace;
+
 use std::sync::Arc;
 
 use keyferry_integration::rest::RestClient;
@@ -17,6 +19,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "the_audit_record_joins_the_logs",
             the_audit_record_joins_the_logs,
+        )
+        .test(
+            "tokens_are_traced_through_the_logs",
+            trace::tokens_are_traced_through_the_logs,
         )
         .boxed()
 }

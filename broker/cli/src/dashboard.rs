@@ -50,10 +50,14 @@ pub(super) struct DashboardArgs {
     /// Only what its tenant may read: its accesses, and what their statuses say of targets.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Keyferry's audit log, for refused requests.
+    /// Keyferry's audit log.
+    ///
+    /// For refused requests.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     audit: Option<PathBuf>,
-    /// What keyferry keys -o json printed, for the lives of the keys.
+    /// What keyferry keys -o json printed.
+    ///
+    /// For the lives of the keys.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     keys: Option<PathBuf>,
     /// Open the link in your browser.

@@ -56,10 +56,14 @@ pub(super) struct FleetArgs {
     /// For a reader outside. Namespaces and ServiceAccounts get numbers.
     #[arg(long)]
     redact: bool,
-    /// Keyferry's audit log, for refused requests.
+    /// Keyferry's audit log.
+    ///
+    /// For refused requests.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     audit: Option<PathBuf>,
-    /// What keyferry keys -o json printed, for the lives of the keys.
+    /// What keyferry keys -o json printed.
+    ///
+    /// For the lives of the keys.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     keys: Option<PathBuf>,
     /// Judge as of this time, in RFC 3339 [default: now]

@@ -45,7 +45,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Diagnose",
         &[
             "doctor", "tree", "whoami", "can-i", "who-can", "reach", "what-if", "verify",
-            "inspect", "lint", "explain",
+            "inspect", "trace", "lint", "explain",
         ],
     ),
     ("Other", &["completion", "demo", "help"]),
@@ -141,6 +141,11 @@ const EXAMPLES: &[(&str, &str)] = &[
     (
         "inspect",
         "kubectl create token reconciler -n tenant-a | keyferry inspect -",
+    ),
+    (
+        "trace",
+        "keyferry trace --hub-audit hub.log --audit keyferry.jsonl --target-audit prod.log --keys \
+         keys.json",
     ),
     ("lint", "keyferry lint --network authentication.yaml"),
     (

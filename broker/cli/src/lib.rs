@@ -54,6 +54,8 @@ mod tls;
 mod token;
 mod token_source;
 #[cfg(feature = "view")]
+mod trace;
+#[cfg(feature = "view")]
 mod tree;
 mod trust;
 mod ui;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::{command_error, dashboard, fleet, inspect, rehearse, tree, what_if, who_can};
+use crate::{command_error, dashboard, fleet, inspect, rehearse, trace, tree, what_if, who_can};
 
 #[derive(Subcommand)]
 pub(crate) enum ViewCommand {
@@ -50,6 +50,11 @@ pub(crate) enum ViewCommand {
     ///
     /// It works without a cluster and without a network. With --jwks it checks the signature too.
     Inspect(inspect::InspectArgs),
+    /// Follow tokens through the audit logs of hub, Keyferry and targets.
+    ///
+    /// It finds tokens that Keyferry never recorded, that were used after their end or their key's
+    /// revocation, or from several networks. It works without a cluster and without a network.
+    Trace(trace::TraceArgs),
 }
 
 command_error::command_errors!(with fix: inspect::KeySetError);
@@ -59,6 +64,7 @@ impl ViewCommand {
     pub(crate) fn run_offline(&self) -> Option<ExitCode> {
         match self {
             Self::Inspect(args) => Some(inspect::run(args)),
+            Self::Trace(args) => Some(trace::run(args)),
             Self::WhatIf(args) => Some(what_if::run(args)),
             _ => None,
         }

@@ -80,40 +80,19 @@ const KEYS: &str = r#"{"issuer": "https://hub.test", "revoked": [], "keys": [{"k
   "activeAt": "2098-12-01T00:00:00Z", "tokensUntil": "2099-01-01T02:00:00Z"}]}"#;
 
 /// A snapshot in which all is well.
-const SNAPSHOT: &str = r#"
-apiVersion: keyferry.dev/v1alpha1
-kind: TargetCluster
-metadata: {name: prod, uid: u1, generation: 1, resourceVersion: "1", creationTimestamp: "2026-01-01T00:00:00Z"}
-spec:
-  address: https://prod.test:6443
-  audience: https://prod.test
-  allow: [{namespaces: [tenant-a], serviceAccounts: [reconciler]}]
-status:
-  observedGeneration: 1
-  accesses: {total: 1, accepted: 1, refused: 0, unanswered: 0}
-  lastProbeTime: "2026-01-02T00:00:00Z"
-  issuer: https://hub.test
-  conditions:
-  - {type: Ready, status: "True", reason: Ready, message: declared, lastTransitionTime: "2026-01-01T00:00:00Z"}
-  - {type: TargetReachable, status: "True", reason: Ready, message: it answers, lastTransitionTime: "2026-01-01T00:00:00Z"}
-  - {type: TargetAuthenticates, status: "True", reason: Ready, message: it accepts 1, lastTransitionTime: "2026-01-01T00:00:00Z"}
----
-apiVersion: keyferry.dev/v1alpha1
-kind: TargetAccess
-metadata: {name: apps, namespace: tenant-a, uid: u2, generation: 1, resourceVersion: "2", creationTimestamp: "2026-01-01T00:00:00Z"}
-spec:
-  targetClusterRef: {name: prod}
-  serviceAccountName: reconciler
-  deliveries: [{name: flux, type: FluxConfigMap}]
-status:
-  observedGeneration: 1
-  lastProbeTime: "2026-01-02T00:00:00Z"
-  identity: {username: "hub:system:serviceaccount:tenant-a:reconciler"}
-  deliveries: [{name: flux, type: FluxConfigMap, object: apps, reason: Delivered}]
-  conditions:
-  - {type: Ready, status: "True", reason: Ready, message: delivered, lastTransitionTime: "2026-01-01T00:00:00Z"}
-  - {type: TargetAuthenticates, status: "True", reason: Ready, message: accepted, lastTransitionTime: "2026-01-01T00:00:00Z"}
-"#;
+const SNAPSHOT: &str = include_str!("commands/snapshot.yaml");
+
+/// The trail of two tokens. The second one is none that Keyferry recorded.
+const AUDIT_LOGS: [(&str, &str); 3] = [
+    ("hub.log", include_str!("commands/hub-audit.jsonl")),
+    (
+        "keyferry.jsonl",
+        include_str!("commands/keyferry-audit.jsonl"),
+    ),
+    ("prod.log", include_str!("commands/target-audit.jsonl")),
+];
+/// All of them.
+const ALL_LOGS: &str = "--hub-audit hub.log --audit keyferry.jsonl --target-audit prod.log";
 
 /// Calls the program in a folder with these files, which is the home folder too.
 fn transcript_of(line: &str) -> Transcript {
@@ -140,7 +119,10 @@ fn transcript_of(line: &str) -> Transcript {
     write("token", &unsigned_token());
     write("opaque-token", "hunter2");
     reach_folders::write_snapshots(folder.path());
-    let words = shlex::split(line).unwrap();
+    for (name, text) in AUDIT_LOGS {
+        write(name, text);
+    }
+    let words = shlex::split(&line.replace("LOGS", ALL_LOGS)).unwrap();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let output = Command::new(env!("CARGO_BIN_EXE_keyferry"))
         .args(&words)
@@ -197,6 +179,8 @@ fn what_is_printed_without_a_hub() {
             "inspect-as-yaml",
             "inspect token --at 2026-09-21T14:38:20Z -o yaml",
         ),
+        ("trace", "trace issued LOGS"),
+        ("trace-of-all", "trace LOGS --same-network 10.0.0.0/8"),
         ("serve-check", "serve --check --config config.yaml"),
         (
             "rehearse-hub-outage",
@@ -418,6 +402,18 @@ fn what_is_wrong_is_said_with_its_fix() {
                 "inspect opaque-token",
                 "inspect token more",
                 "inspect token --jwks opaque-token",
+            ],
+        ),
+        (
+            "trace",
+            &[
+                "trace",
+                "trace --audit keyferry.jsonl",
+                "trace issued --target-audit nowhere",
+                "trace issued --audit .",
+                "trace eyJhbGciOiJFUzI1NiJ9.eyJqdGkiOiJvbmUifQ.hunter2 LOGS",
+                "trace issued --target-audit keyferry.jsonl",
+                "trace --target-audit prod.log --keys opaque-token",
             ],
         ),
         (

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 const HUB: &str = include_str!("planted_secrets/hub.yaml");
 /// The files beside the objects of the hub.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     (
         "snap/targets/planted/authentication.yaml",
         "# <<comment of an AuthenticationConfiguration>>
@@ -72,10 +72,16 @@ gaps: [{resource: configmaps, cause: Failed, message: 'Get https://u:<<password 
     ("broken-rbac/hub/a.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: a, namespace: b}\nrules: <<text instead of rules>>\n"),
     ("broken-release/targets/prod/release", "<<release that is a token>>\n"),
     ("opaque", "<<token that is no JWT>>\n"),
+    (
+        "target.log",
+        r#"{"kind":"Event","auditID":"a","verb":"get","requestURI":"/api?token=<<token in a query>>","user":{"username":"hub:system:serviceaccount:a:b","extra":{"authentication.kubernetes.io/credential-id":["JTI=one"]}},"userAgent":"curl Bearer <<bearer header as an agent>>","sourceIPs":["10.0.0.1"],"requestReceivedTimestamp":"2026-01-02T00:00:00.000000Z","requestObject":{"data":"<<Secret in an audit event>>"}}
+<<line that is no event>>
+"#,
+    ),
 ];
 
 /// The commands whose output is searched; `OUT` is each of their formats.
-const LINES: [(&str, &[&str]); 23] = [
+const LINES: [(&str, &[&str]); 25] = [
     (
         "fleet --snapshot snap -o OUT",
         &["table", "json", "yaml", "html"],
@@ -126,6 +132,14 @@ const LINES: [(&str, &[&str]); 23] = [
     (
         "inspect token --jwks snap/keys.json -o OUT",
         &["text", "json"],
+    ),
+    (
+        "trace one --target-audit target.log --audit snap/audit.jsonl -o OUT",
+        &["text", "json"],
+    ),
+    (
+        "trace --target-audit target.log --keys opaque -o OUT",
+        &["text"],
     ),
     ("fleet --snapshot broken-json -o OUT", &["table", "json"]),
     ("fleet --snapshot broken-yaml -o OUT", &["table", "json"]),

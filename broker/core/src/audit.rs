@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use keyferry_api::foreign_text;
+use keyferry_api::json_schema::schema_of;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_keys::bound_token::BoundToken;
 use keyferry_keys::caller_certificate::{CallerCertificateError, CertificateNote};
 use keyferry_keys::client_certificate::IssuedCertificate;
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::authorise::{Grant, Pair, Requester};
 use crate::caller::external::RefusedClaim;
@@ -126,6 +129,10 @@ impl AuditRecord {
             rule: pair.map(Pair::rule),
             delivery: self.delivery.as_deref(),
             token_id: self.token.as_ref().map(|token| &*token.id),
+            key_id: self
+                .token
+                .as_ref()
+                .and_then(|token| token.key_id.as_deref()),
             expires_at: self.token.as_ref().map(|token| token.expires_at),
             cache: self.cache,
             stale: self.stale,
@@ -138,27 +145,38 @@ impl AuditRecord {
     }
 }
 
-/// One line of the audit log, in the order of its members.
-#[derive(Serialize)]
+/// One line of the audit log, in the order of its members. Its text in the published schema is the
+/// text here.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct AuditLine<'a> {
+    /// When the decision was made, in UTC.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     time: Timestamp,
+    /// The answer's X-Request-Id.
     request_id: String,
+    /// The route of the request: exchange, kubeconfig, inputs, or summary for several requests;
+    /// delivery for an object that the controller writes, and probe for a token with which it probes
+    /// the target.
     route: &'static str,
+    /// denied is by policy or identity; failed could not be carried out.
+    #[schemars(extend("enum" = ["granted", "denied", "failed"]))]
     decision: &'static str,
+    /// The reason code.
     reason: &'static str,
     /// The caller's username.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<&'a str>,
+    /// The caller's UID.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_uid: Option<&'a str>,
-    /// The `jti` of the caller's token.
+    /// The jti of the caller's token.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_token_id: Option<&'a str>,
-    /// The `iss` of the caller's token, if it is an external issuer.
+    /// The iss of the caller's token, if it is an external issuer.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_issuer: Option<&'a str>,
-    /// The `sub` of such a token.
+    /// The sub of such a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_subject: Option<String>,
     /// The run or job that such a token names.
@@ -167,42 +185,95 @@ struct AuditLine<'a> {
     /// The claim of such a token by which it misses the nearest rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_claim: Option<AuditClaim<'a>>,
+    /// The client certificate that identified the caller, or that was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller_certificate: Option<AuditCertificate<'a>>,
+    /// The name of the credential for fleet inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_credential: Option<&'a str>,
+    /// The access as namespace/name, as requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     access: Option<String>,
-    /// The ServiceAccount that the token is minted for.
+    /// The ServiceAccount of the token, as namespace/name.
     #[serde(skip_serializing_if = "Option::is_none")]
     service_account: Option<String>,
+    /// The UID of that ServiceAccount.
     #[serde(skip_serializing_if = "Option::is_none")]
     service_account_uid: Option<&'a str>,
+    /// The TargetCluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'a str>,
+    /// The audience of the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     audience: Option<&'a str>,
-    /// The entry of `allow[]` that allowed it.
+    /// The entry of allow that allowed the request, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<usize>,
+    /// The type and name of the delivery that the token or certificate was written for.
     #[serde(skip_serializing_if = "Option::is_none")]
     delivery: Option<&'a str>,
-    /// The `jti` of the token that was issued.
+    /// The jti of the issued token, or the serial number of the issued client certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     token_id: Option<&'a str>,
+    /// The kid of the key that signed the issued token.
     #[serde(skip_serializing_if = "Option::is_none")]
+    key_id: Option<&'a str>,
+    /// When the issued token or client certificate ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     expires_at: Option<Timestamp>,
+    /// Whether the token came from the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["hit", "miss"]))]
     cache: Option<&'static str>,
+    /// Whether an earlier answer of the hub was used, because the hub did not answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
     stale: bool,
-    /// Only in a summary.
+    /// Of a summary: how many requests it covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<usize>,
+    /// Of a summary: the addresses that sent most of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     sources: Option<&'a str>,
+    /// Of a summary: the namespaces of known callers that sent most of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespaces: Option<&'a str>,
+}
+
+/// The schema of a line of the audit log, which `docs/reference/keyferry-audit.schema.json` is.
+/// Later versions add members.
+pub fn record_schema() -> Value {
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$comment": "Printed from the types of broker/core; a change of this file is overwritten.",
+        "title": "Audit record of Keyferry",
+    });
+    let mut line = schema_of::<AuditLine<'_>>();
+    without_null(&mut line);
+    line["description"] = "A line of the audit log. What was not known when the decision was made \
+        is absent. Later versions add members."
+        .into();
+    if let (Some(schema), Value::Object(line)) = (schema.as_object_mut(), line) {
+        schema.extend(line);
+    }
+    schema
+}
+
+/// Removes null from the types: a member without a value is absent.
+fn without_null(schema: &mut Value) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [name] = types.as_slice() {
+            schema["type"] = name.clone();
+        }
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("enum") {
+        choices.retain(|choice| !choice.is_null());
+    }
+    if let Some(Value::Object(members)) = schema.get_mut("properties") {
+        members.values_mut().for_each(without_null);
+    }
 }
 
 /// A client certificate that identified no caller. None of its content is repeated, because nothing
@@ -216,10 +287,12 @@ pub struct RefusedCertificate {
 }
 
 /// The client certificate of a caller in the audit log.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 struct AuditCertificate<'a> {
+    /// Its URI.
     #[serde(skip_serializing_if = "Option::is_none")]
     uri: Option<&'a str>,
+    /// Its serial number.
     #[serde(skip_serializing_if = "Option::is_none")]
     serial: Option<&'a str>,
     /// The SHA-256 of the CA certificate that verified it.
@@ -228,6 +301,7 @@ struct AuditCertificate<'a> {
     /// The SHA-256 of a refused certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     fingerprint: Option<&'a str>,
+    /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<&'static str>,
 }
@@ -252,8 +326,9 @@ impl<'a> AuditCertificate<'a> {
 }
 
 /// The claim by which a token misses the nearest rule, in the audit log.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct AuditClaim<'a> {
+    /// Its name.
     name: String,
     /// What the token has.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -272,10 +347,11 @@ impl<'a> AuditClaim<'a> {
     }
 }
 
-/// What the audit log reports of a token: its `jti` and its expiry.
+/// What the audit log reports of a token: its `jti`, its key and its expiry.
 #[derive(Clone, Debug)]
 pub struct TokenNote {
     id: Arc<str>,
+    key_id: Option<Arc<str>>,
     expires_at: Timestamp,
 }
 
@@ -284,6 +360,7 @@ impl TokenNote {
     pub fn of_token(token: &BoundToken) -> Self {
         Self {
             id: token.shared_id(),
+            key_id: Some(token.shared_kid()),
             expires_at: token.deadline().wall(),
         }
     }
@@ -292,6 +369,7 @@ impl TokenNote {
     pub fn of_certificate(certificate: &IssuedCertificate) -> Self {
         Self {
             id: certificate.serial().into(),
+            key_id: None,
             expires_at: certificate.not_after(),
         }
     }
@@ -304,7 +382,7 @@ mod tests {
     use keyferry_api::reason::Reason;
     use serde_json::{Value, json};
 
-    use super::AuditRecord;
+    use super::{AuditRecord, record_schema};
     use crate::authorise::tests::{caller, granted, hub, usual};
 
     #[test]
@@ -360,5 +438,17 @@ mod tests {
             0
         ]);
         assert_eq!(json!(members), wanted);
+        let schema = record_schema();
+        for (member, value) in line.as_object().unwrap() {
+            let kind = &schema["properties"][member]["type"];
+            let is_fitting = match kind.as_str() {
+                Some("string") => value.is_string(),
+                Some("integer") => value.is_u64(),
+                _ => false,
+            };
+            assert!(is_fitting, "{member} of type {kind}: {value}");
+        }
+        let always = json!(["time", "requestId", "route", "decision", "reason"]);
+        assert_eq!(schema["required"], always);
     }
 }

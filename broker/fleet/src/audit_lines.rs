@@ -1,4 +1,5 @@
-//! Lines of Keyferry's audit log, as [`keyferry_core::audit`] writes them. Only refusals are kept.
+//! Lines of Keyferry's audit log, as [`keyferry_core::audit`] writes them. [`AuditLines`] keeps the
+//! refusals, and [`trail`](crate::trail) the issuances.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use crate::lenient::{Lenient, or_default};
 /// The most bytes of an audit log that are read.
 pub const MAX_AUDIT_BYTES: usize = 64 * 1024 * 1024;
 /// The longest line that is read, in bytes. The longest that Keyferry writes is far shorter.
-const MAX_LINE_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_LINE_BYTES: usize = 64 * 1024;
 /// The most refusals that are kept, the newest ones.
 const MAX_REFUSALS: usize = 100_000;
 
@@ -69,6 +70,85 @@ struct RecordView {
     target: Option<String>,
     #[serde(deserialize_with = "or_default")]
     count: Option<usize>,
+    #[serde(deserialize_with = "or_default", skip_serializing)]
+    route: String,
+    #[serde(deserialize_with = "or_default", skip_serializing)]
+    service_account: Option<String>,
+    #[serde(deserialize_with = "or_default", skip_serializing)]
+    token_id: Option<String>,
+    #[serde(deserialize_with = "or_default", skip_serializing)]
+    key_id: Option<String>,
+    #[serde(deserialize_with = "or_default", skip_serializing)]
+    expires_at: Option<Timestamp>,
+}
+
+/// What a line of the log is.
+pub(crate) enum LogLine {
+    /// A record, and when its decision was made.
+    Record(Box<Issuance>, Timestamp),
+    /// A note, or a line that another log wrote.
+    Other,
+    /// A line that is cut or no JSON. It may have been a record.
+    Unreadable,
+}
+
+/// What a record says of an issuance.
+#[derive(Debug, Default)]
+pub(crate) struct Issuance {
+    /// The route by which it was issued.
+    pub(crate) route: String,
+    /// Who asked for it.
+    pub(crate) caller: Option<String>,
+    /// The access.
+    pub(crate) access: Option<String>,
+    /// Its ServiceAccount, as `namespace/name`.
+    pub(crate) account: Option<String>,
+    /// The target.
+    pub(crate) target: Option<String>,
+    /// Its `jti`, if one was issued.
+    pub(crate) token_id: Option<String>,
+    /// The key that signed it. Versions before this member wrote none.
+    pub(crate) key_id: Option<String>,
+    /// When it ends.
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+impl LogLine {
+    /// Reads a line without its end.
+    pub(crate) fn read(line: &[u8]) -> Self {
+        if line.is_empty() || is_note(line) {
+            return Self::Other;
+        }
+        match read_record(line) {
+            Ok((record, at)) => Self::Record(Box::new(Issuance::of(record)), at),
+            Err(NoRecord::OtherDocument) => Self::Other,
+            Err(NoRecord::Unreadable) => Self::Unreadable,
+        }
+    }
+}
+
+impl Issuance {
+    fn of(record: RecordView) -> Self {
+        let is_granted = record.decision == "granted";
+        Self {
+            route: record.route,
+            caller: record.caller.or(record.caller_subject),
+            access: record.access,
+            account: record.service_account,
+            target: record.target,
+            token_id: record.token_id.filter(|id| is_granted && !id.is_empty()),
+            key_id: record.key_id,
+            expires_at: record.expires_at,
+        }
+    }
+}
+
+/// Why a line is no record.
+enum NoRecord {
+    /// It is JSON of another form.
+    OtherDocument,
+    /// It is cut, too long or no JSON.
+    Unreadable,
 }
 
 impl AuditLines {
@@ -86,7 +166,7 @@ impl AuditLines {
     }
 
     fn add_line(&mut self, line: &[u8]) {
-        let Some((record, at)) = read_record(line) else {
+        let Ok((record, at)) = read_record(line) else {
             self.unreadable += 1;
             return;
         };
@@ -122,7 +202,7 @@ impl AuditLines {
 /// hold what no folder should, such as the headers that a proxy added.
 pub fn reduce_records(bytes: &[u8]) -> impl Iterator<Item = String> {
     newest_lines(bytes).filter_map(|line| {
-        let (record, _) = read_record(line)?;
+        let (record, _) = read_record(line).ok()?;
         let json = serde_json::to_string(&record).ok()?;
         Some(hide_credentials(&json).into_owned())
     })
@@ -140,13 +220,16 @@ fn newest_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.is_empty() && !is_note(line))
 }
 
-fn read_record(line: &[u8]) -> Option<(RecordView, Timestamp)> {
+fn read_record(line: &[u8]) -> Result<(RecordView, Timestamp), NoRecord> {
     if line.len() > MAX_LINE_BYTES {
-        return None;
+        return Err(NoRecord::Unreadable);
     }
-    let Lenient(record) = serde_json::from_slice::<Lenient<RecordView>>(line).ok()?;
-    let at = record.time?;
-    (!record.decision.is_empty() && !record.reason.is_empty()).then_some((record, at))
+    let read = serde_json::from_slice::<Lenient<RecordView>>(line);
+    let Lenient(record) = read.map_err(|_| NoRecord::Unreadable)?;
+    match record.time {
+        Some(at) if !record.decision.is_empty() && !record.reason.is_empty() => Ok((record, at)),
+        _ => Err(NoRecord::OtherDocument),
+    }
 }
 
 /// Whether a line is the note at the beginning of a snapshot's file.

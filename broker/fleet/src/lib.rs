@@ -15,5 +15,6 @@ pub mod object_stream;
 pub mod redact;
 pub mod rehearsal;
 pub mod snapshot;
+pub mod trail;
 
 pub use keyferry_api::{lenient, object_view, stated_condition};

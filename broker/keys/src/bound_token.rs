@@ -65,7 +65,7 @@ pub struct MintAnswer {
 pub struct BoundToken {
     token: SecretString,
     token_id: Arc<str>,
-    kid: String,
+    kid: Arc<str>,
     deadline: Deadline,
     lifetime: Duration,
     minted: Moment,
@@ -207,7 +207,7 @@ pub fn check_minted(
     Ok(BoundToken {
         token: answer.token,
         token_id,
-        kid,
+        kid: kid.into(),
         deadline,
         lifetime,
         minted: now,
@@ -234,6 +234,11 @@ impl BoundToken {
     /// The key that signed it.
     pub fn kid(&self) -> &str {
         &self.kid
+    }
+
+    /// The key that signed it, as a shared pointer.
+    pub fn shared_kid(&self) -> Arc<str> {
+        Arc::clone(&self.kid)
     }
 
     /// Its expiry on both clocks.

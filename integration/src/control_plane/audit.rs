@@ -8,6 +8,11 @@ use super::{ControlPlane, ControlPlaneError, ControlPlaneSpec};
 use crate::apiserver::AuditFiles;
 
 impl ControlPlane {
+    /// The path of the audit log, if it writes one.
+    pub fn audit_log(&self) -> Option<&Path> {
+        self.audit.as_ref().map(|audit| audit.log.as_path())
+    }
+
     /// Every audit event so far (audit.k8s.io/v1 Event), oldest first. kube-apiserver writes the
     /// log before it responds, so every request that a client saw answered is in it.
     pub fn audit_events(&self) -> Result<Vec<Value>, ControlPlaneError> {

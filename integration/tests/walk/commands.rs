@@ -374,6 +374,7 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
     // certificates, `tree` and `inspect`, and the suite of inputs `runtime-info`, for which a target
     // needs an identity. The suite of rotations covers `rehearse`, the suite `reach` what `who-can`,
     // `reach` and `what-if` answer, and `dashboard` runs until its reader ends it: its own tests have it.
+    // The suite `walking_path` covers `trace`.
     let elsewhere = [
         "demo",
         "help",
@@ -390,6 +391,7 @@ pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
         "reach",
         "what-if",
         "dashboard",
+        "trace",
     ];
     let shell = place
         .shell("left-out", &place.world.broker, "tenant-a")

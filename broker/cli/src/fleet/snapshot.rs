@@ -33,7 +33,7 @@ pub(crate) struct SnapshotArgs {
     /// Only what its tenant may read: its accesses.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Keyferry's audit log, for refused requests.
+    /// Keyferry's audit log.
     ///
     /// Its records are copied into the folder.
     #[arg(long, value_name = "FILE", hide_short_help = true)]

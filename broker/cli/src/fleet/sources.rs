@@ -226,15 +226,20 @@ fn read_end(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Reads what `keyferry keys -o json` printed.
-pub(super) fn add_keys(snapshot: &mut Snapshot, path: &Path) -> Result<(), CommandError> {
+pub(crate) fn read_keys(path: &Path) -> Result<KeysDocument, CommandError> {
     let bytes = local_file::read(path, "the hub's keys", MAX_KEYS_BYTES)?;
-    let keys = KeysDocument::read(&bytes).map_err(|error| {
+    KeysDocument::read(&bytes).map_err(|error| {
         let path = path.display();
         CommandError::with_fix(
             format!("reading the hub's keys from {path}: {error}"),
             "write it with keyferry keys -o json",
         )
-    })?;
+    })
+}
+
+/// Adds what `keyferry keys -o json` printed.
+pub(super) fn add_keys(snapshot: &mut Snapshot, path: &Path) -> Result<(), CommandError> {
+    let keys = read_keys(path)?;
     snapshot.gaps.retain(|gap| gap.resource != KEY_JOURNAL);
     snapshot.keys = Some(keys);
     Ok(())

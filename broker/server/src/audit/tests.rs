@@ -383,6 +383,49 @@ async fn a_rotated_file_is_opened_again() {
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
 }
 
+/// A tool renames the file again and again while records are written: each is in one file, whole, and
+/// once. No signal says that the file was renamed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_others_rotate_loses_no_record() {
+    const ROTATIONS: usize = 50;
+    const RECORDS: u64 = 5_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::to_file(&file_at(&path)).unwrap();
+    let rotating = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            for number in 0..ROTATIONS {
+                while std::fs::metadata(&path).map_or(0, |file| file.len()) == 0 {
+                    std::thread::yield_now();
+                }
+                std::fs::rename(&path, path.with_extension(number.to_string())).unwrap();
+            }
+        }
+    });
+    let mut id = 0;
+    while id < RECORDS || !rotating.is_finished() {
+        write(&log, id..id + 1).await.unwrap();
+        id += 1;
+    }
+    rotating.join().unwrap();
+    let mut ids = Vec::new();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        for line in std::fs::read_to_string(entry.unwrap().path())
+            .unwrap()
+            .lines()
+        {
+            let record: serde_json::Value = serde_json::from_str(line).unwrap();
+            ids.push(record["requestId"].as_str().unwrap().to_owned());
+        }
+    }
+    ids.sort();
+    let wanted: Vec<String> = (0..id).map(|id| RequestId::from(id).to_string()).collect();
+    assert_eq!(ids, wanted);
+    let files = std::fs::read_dir(folder.path()).unwrap().count();
+    assert!(files >= ROTATIONS, "{files} files");
+}
+
 #[tokio::test]
 async fn a_record_is_in_the_file_when_its_writer_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
