@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keyferry_integration::runner::{TestError, TestResult};
 
-use super::stage::{Stage, run};
+use super::stage::{PASSWORD, Stage, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -18,9 +18,18 @@ async fn refused(
 ) -> Result<(), TestError> {
     let mut command = stage.release_command(clone);
     command.args(arguments);
+    refuses(command, parts).await
+}
+
+/// Asserts that the command fails, and that its message has these parts and a fix.
+pub(super) async fn refuses(
+    command: tokio::process::Command,
+    parts: &[&str],
+) -> Result<(), TestError> {
+    let shown = format!("{:?}", command.as_std());
     let output = run(command, LIMIT).await?;
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{arguments:?} is not refused");
+    assert!(!output.status.success(), "{shown} is not refused");
     for part in parts.iter().chain(&["fix: "]) {
         assert!(said.contains(part), "not {part:?}, but: {said}");
     }
@@ -93,13 +102,11 @@ pub(super) async fn what_cannot_be_released_is_refused(stage: Arc<Stage>) -> Tes
 
     refused(&stage, &clone, &[], &["no output folder"]).await?;
     refused(&stage, &clone, &["--sing"], &["--sing"]).await?;
-    refused(
-        &stage,
-        &clone,
-        &["--key", "none.key", "../out"],
-        &["none.key"],
-    )
-    .await?;
+    let key = ["--key", "../cosign.key", "../out"];
+    refused(&stage, &clone, &key, &["--key", ".ci/sign"]).await?;
+    let mut with_password = stage.release_command(&clone);
+    with_password.arg("--check").env(PASSWORD.0, PASSWORD.1);
+    refuses(with_password, &[PASSWORD.0, "unset"]).await?;
     let full = stage.path("full");
     std::fs::create_dir(&full)?;
     std::fs::write(full.join("precious"), "kept")?;
