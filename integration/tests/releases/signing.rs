@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use keyferry_integration::runner::{TestError, TestResult};
 
-use super::refusals::refuses;
+use super::refusals::assert_refused;
 use super::stage::{RELEASE, SECOND, Stage, sha256};
 
 const ARCHIVE: &str = "keyferry-linux-amd64.tar.gz";
@@ -18,24 +18,24 @@ struct Copies {
 }
 
 impl Copies {
-    fn in_both(&self, change: impl Fn(&Path) -> std::io::Result<()>) -> std::io::Result<()> {
+    fn change_both(&self, change: impl Fn(&Path) -> std::io::Result<()>) -> std::io::Result<()> {
         change(&self.release)?;
         change(&self.second)
     }
 
     /// Changes a file of both, and `SHA256SUMS` with it.
-    fn rewrite(&self, name: &str, from: &str, to: &str) -> TestResult {
+    fn rewrite_listed_file(&self, name: &str, from: &str, to: &str) -> TestResult {
         for folder in [&self.release, &self.second] {
             let file = folder.join(name);
             let before = sha256(&file)?;
-            replace(&file, from, to)?;
-            replace(&folder.join("SHA256SUMS"), &before, &sha256(&file)?)?;
+            replace_text(&file, from, to)?;
+            replace_text(&folder.join("SHA256SUMS"), &before, &sha256(&file)?)?;
         }
         Ok(())
     }
 }
 
-fn replace(file: &Path, from: &str, to: &str) -> std::io::Result<()> {
+fn replace_text(file: &Path, from: &str, to: &str) -> std::io::Result<()> {
     let text = std::fs::read_to_string(file)?;
     assert!(text.contains(from), "{} has {from:?}", file.display());
     std::fs::write(file, text.replacen(from, to, 1))
@@ -97,24 +97,25 @@ const ROWS: &[Row] = &[
     (
         |copies| {
             let key = "../cosign.key";
-            Ok(copies.in_both(|folder| std::os::unix::fs::symlink(key, folder.join("linked")))?)
+            Ok(copies
+                .change_both(|folder| std::os::unix::fs::symlink(key, folder.join("linked")))?)
         },
         &["linked, which is no plain file"],
     ),
     (
-        |copies| Ok(copies.in_both(|folder| std::fs::write(folder.join("a\nb"), ""))?),
+        |copies| Ok(copies.change_both(|folder| std::fs::write(folder.join("a\nb"), ""))?),
         &["a\\nb", "no plain file with a plain name"],
     ),
     (
-        |copies| Ok(copies.in_both(|folder| std::fs::write(folder.join("added"), ""))?),
+        |copies| Ok(copies.change_both(|folder| std::fs::write(folder.join("added"), ""))?),
         &["SHA256SUMS does not list"],
     ),
     (
-        |copies| copies.rewrite("provenance.json", "\"krew.yaml\"", "\"other.yaml\""),
+        |copies| copies.rewrite_listed_file("provenance.json", "\"krew.yaml\"", "\"other.yaml\""),
         &["provenance.json is not about"],
     ),
     (
-        |copies| copies.rewrite("provenance.json", "\"dev\"", "\"release\""),
+        |copies| copies.rewrite_listed_file("provenance.json", "\"dev\"", "\"release\""),
         &["the profile release"],
     ),
     (
@@ -132,7 +133,7 @@ pub(super) async fn only_equal_builds_of_two_paths_are_signed(stage: Arc<Stage>)
             second: copy_release(&stage, SECOND, &second)?,
         };
         change(&copies)?;
-        refuses(stage.sign_command(&second, &release), parts).await?;
+        assert_refused(stage.sign_command(&second, &release), parts).await?;
         for bundle in ["SHA256SUMS.sigstore.json", "provenance.sigstore.json"] {
             assert!(!copies.release.join(bundle).exists(), "{parts:?}: {bundle}");
         }
@@ -142,7 +143,7 @@ pub(super) async fn only_equal_builds_of_two_paths_are_signed(stage: Arc<Stage>)
     of_a_debug_build.env_remove("KEYFERRY_RELEASE_PROFILE");
     let parts = ["the profile dev"];
     // The second is not signed, so that it can be compared.
-    refuses(of_a_debug_build, &parts).await?;
+    assert_refused(of_a_debug_build, &parts).await?;
     let without_a_second = stage.sign_command("", "unsigned");
-    refuses(without_a_second, &["--second has no value"]).await
+    assert_refused(without_a_second, &["--second has no value"]).await
 }
