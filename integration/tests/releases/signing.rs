@@ -96,7 +96,7 @@ const ROWS: &[Row] = &[
     ),
     (
         |copies| {
-            let key = "../cosign.key";
+            let key = "../../cosign.key";
             Ok(copies
                 .change_both(|folder| std::os::unix::fs::symlink(key, folder.join("linked")))?)
         },
@@ -127,7 +127,8 @@ const ROWS: &[Row] = &[
 /// Each change alone is refused, and without it the copies are signed.
 pub(super) async fn only_equal_builds_of_two_paths_are_signed(stage: Arc<Stage>) -> TestResult {
     for (number, (change, parts)) in ROWS.iter().enumerate() {
-        let [release, second] = [format!("release-{number}"), format!("second-{number}")];
+        let folder = format!("signing-{number}");
+        let [release, second] = [RELEASE, SECOND].map(|name| format!("{folder}/{name}"));
         let copies = Copies {
             release: copy_release(&stage, RELEASE, &release)?,
             second: copy_release(&stage, SECOND, &second)?,
@@ -137,6 +138,7 @@ pub(super) async fn only_equal_builds_of_two_paths_are_signed(stage: Arc<Stage>)
         for bundle in ["SHA256SUMS.sigstore.json", "provenance.sigstore.json"] {
             assert!(!copies.release.join(bundle).exists(), "{parts:?}: {bundle}");
         }
+        std::fs::remove_dir_all(stage.path(&folder))?;
     }
     copy_release(&stage, RELEASE, "unsigned")?;
     let mut of_a_debug_build = stage.sign_command(SECOND, "unsigned");
