@@ -1,10 +1,11 @@
-//! Makes a release from a clean clone with `.ci/release`, and checks every file of it as a user
-//! would. The binary is a debug build, which takes less time.
+//! Makes a release from two clean clones with `.ci/release`, signs it with `.ci/sign`, and checks
+//! every file of it as a user would. The binary is a debug build, which takes less time.
 
 mod artifacts;
 mod components;
 mod refusals;
 mod signatures;
+mod signing;
 mod stage;
 
 use keyferry_integration::parts::Part;
@@ -60,6 +61,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "the_provenance_is_signed_for_the_archive",
             signatures::the_provenance_is_signed_for_the_archive,
+        )
+        .test(
+            "only_equal_builds_of_two_paths_are_signed",
+            signing::only_equal_builds_of_two_paths_are_signed,
         )
         .test(
             "what_cannot_be_released_is_refused",

@@ -48,6 +48,8 @@ fn no_date_decides_what_runs() {
             );
         }
     }
+    let deny = std::fs::read_to_string(repository().join("deny.toml")).unwrap();
+    assert!(deny.contains("\nmaximum-db-staleness = \"P36500D\"\n"));
     let path = std::env::var("PATH").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let clock = folder.path().join("date");

@@ -9,7 +9,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::stage::{Stage, printed, repository, sha256};
+use super::stage::{RELEASE, Stage, printed, repository, sha256};
 
 const ARCHIVE: &str = "keyferry-linux-amd64.tar.gz";
 
@@ -29,11 +29,12 @@ pub(super) fn checksums(stage: &Stage) -> Result<BTreeMap<String, String>, TestE
 pub(super) async fn checksums_cover_every_file(stage: Arc<Stage>) -> TestResult {
     let sums = checksums(&stage)?;
     let mut files = BTreeSet::new();
-    for entry in std::fs::read_dir(stage.path("release"))? {
+    for entry in std::fs::read_dir(stage.path(RELEASE))? {
         files.insert(entry?.file_name().to_string_lossy().into_owned());
     }
-    // The list itself, and what is made from it.
+    // The list itself, what is made from it, and what is not published.
     for unlisted in [
+        ".build-path",
         "SHA256SUMS",
         "SHA256SUMS.sigstore.json",
         "provenance.sigstore.json",

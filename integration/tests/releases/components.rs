@@ -183,6 +183,19 @@ pub(super) async fn provenance_names_files_and_commit(stage: Arc<Stage>) -> Test
     let mut files = checksums(&stage)?;
     assert!(files.remove("provenance.json").is_some());
     assert_eq!(subjects, files, "left: subjects; right: SHA256SUMS");
+    // The builder is named by a section that says what it promises.
+    let builder = text(&statement["predicate"]["runDetails"]["builder"]["id"]);
+    let (page, section) = builder.split_once('#').ok_or("no section")?;
+    assert_eq!(
+        (page, section),
+        (
+            "https://github.com/keyferry/keyferry/blob/main/docs/development/releasing.md",
+            "builder-a-maintainers-machine"
+        )
+    );
+    let page = stage.source().join("docs/development/releasing.md");
+    let page = std::fs::read_to_string(page)?;
+    assert!(page.contains("\n## Builder: a maintainer's machine\n"));
     let build = &statement["predicate"]["buildDefinition"];
     assert_eq!(build["externalParameters"]["commit"], stage.commit);
     assert_eq!(build["externalParameters"]["profile"], "dev");

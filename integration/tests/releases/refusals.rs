@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keyferry_integration::runner::{TestError, TestResult};
 
-use super::stage::{Stage, run};
+use super::stage::{PASSWORD, Stage, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -18,9 +18,18 @@ async fn refused(
 ) -> Result<(), TestError> {
     let mut command = stage.release_command(clone);
     command.args(arguments);
+    assert_refused(command, parts).await
+}
+
+/// Asserts that the command fails, and that its message has these parts and a fix.
+pub(super) async fn assert_refused(
+    command: tokio::process::Command,
+    parts: &[&str],
+) -> Result<(), TestError> {
+    let shown = format!("{:?}", command.as_std());
     let output = run(command, LIMIT).await?;
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{arguments:?} is not refused");
+    assert!(!output.status.success(), "{shown} is not refused");
     for part in parts.iter().chain(&["fix: "]) {
         assert!(said.contains(part), "not {part:?}, but: {said}");
     }
@@ -66,14 +75,17 @@ async fn untested_content_is_refused(stage: &Stage, clone: &Path) -> Result<(), 
         .collect();
     std::fs::write(&record, passed)?;
     stage.commit_all(clone).await?;
-    let mut without_database = stage.release_command(clone);
-    without_database
-        .arg("--check")
-        .env("CARGO_HOME", stage.path("no-cargo-home"));
-    let output = run(without_database, LIMIT).await?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "no database is refused");
-    assert!(stderr.contains("cargo deny fetch db"), "{stderr}");
+    // A fetch that failed leaves an empty file with the time of the attempt.
+    let failed_fetch = stage.path("failed-fetch/advisory-dbs/advisory-db/.git");
+    std::fs::create_dir_all(&failed_fetch)?;
+    std::fs::write(failed_fetch.join("FETCH_HEAD"), "")?;
+    for home in ["no-cargo-home", "failed-fetch"] {
+        let mut without_database = stage.release_command(clone);
+        without_database
+            .arg("--check")
+            .env("CARGO_HOME", stage.path(home));
+        assert_refused(without_database, &["cargo deny fetch db"]).await?;
+    }
     std::fs::write(&record, before)?;
     stage.commit_all(clone).await
 }
@@ -93,13 +105,11 @@ pub(super) async fn what_cannot_be_released_is_refused(stage: Arc<Stage>) -> Tes
 
     refused(&stage, &clone, &[], &["no output folder"]).await?;
     refused(&stage, &clone, &["--sing"], &["--sing"]).await?;
-    refused(
-        &stage,
-        &clone,
-        &["--key", "none.key", "../out"],
-        &["none.key"],
-    )
-    .await?;
+    let key = ["--key", "../cosign.key", "../out"];
+    refused(&stage, &clone, &key, &["--key", ".ci/sign"]).await?;
+    let mut with_password = stage.release_command(&clone);
+    with_password.arg("--check").env(PASSWORD.0, PASSWORD.1);
+    assert_refused(with_password, &[PASSWORD.0, "unset"]).await?;
     let full = stage.path("full");
     std::fs::create_dir(&full)?;
     std::fs::write(full.join("precious"), "kept")?;

@@ -1,4 +1,4 @@
-//! A clean clone, and the release that was made from it.
+//! Two clean clones of one commit, and the release that was made from each. One is signed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -16,7 +16,11 @@ const LIMIT: Duration = Duration::from_secs(240);
 const RELEASE_LIMIT: Duration = Duration::from_secs(2400);
 
 /// The password of the key that signs.
-const PASSWORD: (&str, &str) = ("COSIGN_PASSWORD", "of a test");
+pub(crate) const PASSWORD: (&str, &str) = ("COSIGN_PASSWORD", "of a test");
+
+/// The folder of the release that is signed, and of the one that it is compared with.
+pub(crate) const RELEASE: &str = "release";
+pub(crate) const SECOND: &str = "second";
 
 pub(crate) struct Stage {
     pub(crate) parts: Parts,
@@ -59,8 +63,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Clones the last commit, names the version in the changelog as a maintainer does, and makes
-    /// the release.
+    /// Clones the last commit, names the version in the changelog as a maintainer does, makes the
+    /// release at two paths, and signs it.
     async fn release(&mut self) -> Result<(), TestError> {
         let source = self.clone_as("source").await?;
         self.commit = self.git(&source, &["rev-parse", "HEAD"]).await?;
@@ -70,29 +74,39 @@ impl Stage {
             .current_dir(self.folder.path())
             .env(PASSWORD.0, PASSWORD.1);
         succeeded(key, LIMIT).await?;
-        let mut command = self.release_command(&source);
+        let other_path = self.clone_from(&source, "other/deeper/source").await?;
+        for (clone, folder) in [(&source, RELEASE), (&other_path, SECOND)] {
+            let mut command = self.release_command(clone);
+            command
+                .arg(self.path(folder))
+                .env("KEYFERRY_RELEASE_PROFILE", "dev");
+            let output = run(command, RELEASE_LIMIT).await?;
+            std::fs::write(self.path("release.log"), &output.stderr)?;
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr);
+                return Err(format!(".ci/release {folder}: {said}").into());
+            }
+        }
+        // Some gigabytes that nothing reads.
+        std::fs::remove_dir_all(other_path.join("target"))?;
+        succeeded(self.sign_command(SECOND, RELEASE), RELEASE_LIMIT).await?;
+        Ok(())
+    }
+
+    /// `.ci/sign` for two folders of this fixture, with the key that users of the test trust.
+    pub(crate) fn sign_command(&self, second: &str, release: &str) -> Command {
+        let mut command = Command::new(self.source().join(".ci/sign"));
         command
-            .args(["--key", "../cosign.key", "../release"])
+            .args(["--key", "cosign.key", "--second", second, release])
+            .current_dir(self.folder.path())
             .env("KEYFERRY_RELEASE_PROFILE", "dev")
             .env(PASSWORD.0, PASSWORD.1);
-        let output = run(command, RELEASE_LIMIT).await?;
-        std::fs::write(self.path("release.log"), &output.stderr)?;
-        if output.status.success() {
-            Ok(())
-        } else {
-            Err(format!(".ci/release: {}", String::from_utf8_lossy(&output.stderr)).into())
-        }
+        command
     }
 
     /// A clone of the last commit whose changelog has a section for the version.
     pub(crate) async fn clone_as(&self, name: &str) -> Result<PathBuf, TestError> {
-        let folder = self.path(name);
-        let mut clone = Command::new("git");
-        clone
-            .args(["clone", "--quiet", "--no-local", "--depth=1"])
-            .arg(format!("file://{}", repository().display()))
-            .arg(&folder);
-        succeeded(clone, LIMIT).await?;
+        let folder = self.clone_from(&repository(), name).await?;
         let changelog = folder.join("CHANGELOG.md");
         let text = std::fs::read_to_string(&changelog)?;
         let heading = format!("\n## {}\n", self.version);
@@ -100,6 +114,18 @@ impl Stage {
             std::fs::write(&changelog, text.replacen("\n## Unreleased\n", &heading, 1))?;
             self.commit_all(&folder).await?;
         }
+        Ok(folder)
+    }
+
+    /// A clone of the last commit of a repository.
+    async fn clone_from(&self, repository: &Path, name: &str) -> Result<PathBuf, TestError> {
+        let folder = self.path(name);
+        let mut clone = Command::new("git");
+        clone
+            .args(["clone", "--quiet", "--no-local", "--depth=1"])
+            .arg(format!("file://{}", repository.display()))
+            .arg(&folder);
+        succeeded(clone, LIMIT).await?;
         Ok(folder)
     }
 
@@ -139,7 +165,7 @@ impl Stage {
 
     /// A file of the release.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.path("release").join(name)
+        self.path(RELEASE).join(name)
     }
 
     /// The text of a file of the release.
