@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "commands/live.rs"]
+mod live;
 #[path = "commands/reach_folders.rs"]
 mod reach_folders;
 

@@ -30,6 +30,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause, after several failures in a row. A recovered hub can go unnoticed for this
 /// long.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
+/// How long the hub may take to begin an answer. Apiservers hold a request for up to 15 s in their own
+/// queues. One that accepts a request while it starts may never answer it, and without this limit
+/// nothing of the collection would be seen until its connection counts as dead.
+const MAX_ANSWER_WAIT: Duration = Duration::from_secs(20);
 /// Objects per page of a list.
 const PAGE_OBJECTS: u32 = 100;
 /// The largest body of a refusal that is read, in bytes.
@@ -211,7 +215,10 @@ impl WatchedCollection<'_> {
             http::header::ACCEPT_ENCODING,
             http::HeaderValue::from_static("identity"),
         );
-        let response = self.client.send(request.map(Body::from)).await?;
+        let answer = self.client.send(request.map(Body::from));
+        let answer = tokio::time::timeout(MAX_ANSWER_WAIT, answer).await;
+        let no_answer = || std::io::Error::from(std::io::ErrorKind::TimedOut);
+        let response = answer.map_err(|_| kube::Error::Service(no_answer().into()))??;
         let code = response.status();
         if code.is_success() {
             return Ok(response);

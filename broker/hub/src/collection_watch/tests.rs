@@ -49,3 +49,57 @@ fn what_is_no_event_is_refused() {
         assert!(event(text).is_err(), "{text}");
     }
 }
+
+/// The health of a watch, of which nothing is asked.
+struct NoHealth;
+
+impl WatchHealth for NoHealth {
+    fn name(&self) -> &'static str {
+        "things"
+    }
+
+    fn note_answer(&self) {}
+
+    fn note_failure(&self, _: keyferry_api::moment::Moment) {}
+
+    fn note_listed(&self) {}
+}
+
+/// A hub that restarts may accept a request and forget it. Each of list and watch is sent again.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_never_answered_is_sent_again() {
+    let (sent, mut requests) = tokio::sync::mpsc::unbounded_channel();
+    let hub = tower::service_fn(move |request: http::Request<Body>| {
+        let (answer, answered) = tokio::sync::oneshot::channel::<&'static str>();
+        let _ = sent.send((request.uri().to_string(), answer));
+        async move {
+            let list = answered.await?;
+            let response = http::Response::new(Body::from(list.as_bytes().to_vec()));
+            Ok::<_, tokio::sync::oneshot::error::RecvError>(response)
+        }
+    });
+    let client = Client::new(hub, "default");
+    let clock = keyferry_platform::clock::SystemClock::start();
+    let (changes, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let report =
+            |change: Change<Item>| drop(changes.send(matches!(change, Change::ListingDone)));
+        follow_collection(&client, "/things", &NoHealth, &clock, report).await;
+    });
+    let list = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
+    let begin = tokio::time::Instant::now();
+    let (list_path, _unanswered) = requests.recv().await.unwrap();
+    let (again, answer) = requests.recv().await.unwrap();
+    assert_eq!(again, list_path);
+    answer.send(list).unwrap();
+    let (watch, _unanswered) = requests.recv().await.unwrap();
+    assert!(watch.contains("watch=true"), "{watch}");
+    let (list_again, _unanswered) = requests.recv().await.unwrap();
+    assert_eq!(list_again, list_path);
+    assert!(begin.elapsed() < 2 * MAX_ANSWER_WAIT + 2 * LAST_PAUSE);
+    let mut is_listed = false;
+    while let Ok(done) = seen.try_recv() {
+        is_listed |= done;
+    }
+    assert!(is_listed);
+}

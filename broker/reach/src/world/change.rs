@@ -146,7 +146,7 @@ impl ChangedObject {
             return None;
         }
         if let Some(list) = self.list() {
-            let own_version = api_version(list);
+            let own_version = list.api_version();
             return (version != own_version)
                 .then(|| format!("its apiVersion is {version}, and {own_version} is judged"));
         }
@@ -154,25 +154,6 @@ impl ChangedObject {
         let is_ours = ["", "kube-system", own_namespace].contains(&self.namespace.as_str());
         let is_harmless = HARMLESS_KINDS.contains(&(version, self.kind.as_str())) && !is_ours;
         (!is_harmless).then(|| "what this kind changes is not judged".to_owned())
-    }
-}
-
-fn api_version(list: ListKind) -> &'static str {
-    match list {
-        ListKind::ClusterRoles
-        | ListKind::ClusterRoleBindings
-        | ListKind::Roles
-        | ListKind::RoleBindings => "rbac.authorization.k8s.io/v1",
-        ListKind::ServiceAccounts | ListKind::Namespaces | ListKind::Pods | ListKind::Secrets => {
-            "v1"
-        }
-        ListKind::TargetClusters | ListKind::TargetAccesses | ListKind::AudiencePairings => {
-            "keyferry.dev/v1alpha1"
-        }
-        ListKind::AdmissionPolicies | ListKind::AdmissionPolicyBindings => {
-            "admissionregistration.k8s.io/v1"
-        }
-        ListKind::Definitions => "apiextensions.k8s.io/v1",
     }
 }
 
