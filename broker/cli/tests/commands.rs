@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "commands/large_changes.rs"]
+mod large_changes;
 #[path = "commands/live.rs"]
 mod live;
 #[path = "commands/reach_folders.rs"]

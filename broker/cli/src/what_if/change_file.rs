@@ -48,7 +48,7 @@ impl ChangeFile {
         let mut objects = BTreeSet::new();
         for (line, document) in split_documents(text) {
             let value: Value = serde_saphyr::from_str(&document)
-                .map_err(|_| format!("line {line}: this document cannot be read as YAML or JSON; fix: give what kubectl apply takes"))?;
+                .map_err(|_| format!("line {line}: this document cannot be read as YAML or JSON, or has too many values; fix: give what kubectl apply takes, in smaller documents"))?;
             for (line, value) in items(line, &document, value)? {
                 let object = ChangedObject::of(&value, target)
                     .map_err(|error| format!("line {line}: {error}"))?;

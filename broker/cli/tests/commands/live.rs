@@ -174,7 +174,7 @@ impl Clusters {
 }
 
 /// Waits for the end of a command; returns also the most memory that it was seen to have.
-async fn wait_for_end(mut child: Child) -> (Output, u64) {
+pub(crate) async fn wait_for_end(mut child: Child) -> (Output, u64) {
     let status = format!("/proc/{}/status", child.id());
     let (start, mut peak) = (Instant::now(), 0);
     while child.try_wait().unwrap().is_none() {
