@@ -45,6 +45,9 @@ pub(crate) fn interruption() -> impl Future<Output = ExitCode> {
                 number
             })
         });
+        if first.len() == 0 {
+            std::future::pending::<()>().await;
+        }
         let (number, ..) = futures::future::select_all(first).await;
         ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
     }

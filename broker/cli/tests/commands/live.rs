@@ -66,11 +66,8 @@ impl Sending {
                 streamed(first.chain(stream::pending()))
             }
             Self::Cut => {
-                let mut answer = part.into_response();
-                answer
-                    .headers_mut()
-                    .insert("content-length", 1_000_000.into());
-                answer
+                let end = Err(std::io::Error::other("cut"));
+                Body::from_stream(stream::iter([Ok(Bytes::from(part)), end])).into_response()
             }
         }
     }
@@ -247,7 +244,8 @@ async fn a_cluster_that_sends_without_end_is_cut() {
         let words = [&question[..], &["--target-kubeconfigs", &folder]].concat();
         let (output, peak) = wait_for_end(clusters.spawn(&words)).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(3), "{case}: {said}");
+        // No subject is known, so none is undetermined.
+        assert_eq!(output.status.code(), Some(0), "{case}: {said}");
         let cluster = if hub.is_some() {
             "the hub"
         } else {

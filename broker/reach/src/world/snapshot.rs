@@ -170,10 +170,14 @@ fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
     if let Some(items) = items_of_kubectl(text) {
         let objects = parse_items(&items.items).ok_or_else(syntax)?;
         let mut list: Value = serde_saphyr::from_str(&items.head).map_err(|_| syntax())?;
-        if let Some(fields) = list.as_object_mut() {
-            fields.insert("apiVersion".to_owned(), "v1".into());
-            fields.insert("items".to_owned(), objects.into());
-        }
+        let Some(fields) = list.as_object_mut() else {
+            return Ok(Listed {
+                objects,
+                is_whole: false,
+            });
+        };
+        fields.insert("apiVersion".to_owned(), "v1".into());
+        fields.insert("items".to_owned(), objects.into());
         return Ok(listed(vec![list]));
     }
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|_| syntax())?;
