@@ -39,15 +39,15 @@ pub(crate) fn interruption() -> impl Future<Output = ExitCode> {
         .filter_map(listen)
         .collect();
     async move {
+        if signals.is_empty() {
+            std::future::pending::<()>().await;
+        }
         let first = signals.into_iter().map(|(mut signal, number)| {
             Box::pin(async move {
                 signal.recv().await;
                 number
             })
         });
-        if first.len() == 0 {
-            std::future::pending::<()>().await;
-        }
         let (number, ..) = futures::future::select_all(first).await;
         ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
     }
