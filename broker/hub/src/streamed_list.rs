@@ -53,10 +53,10 @@ impl PageSize {
     }
 
     /// The same, with a limit in bytes for a page of one object too.
-    pub(crate) fn bounded(most: u32) -> Self {
+    pub(crate) fn bounded(max: u32) -> Self {
         Self {
             is_bounded: true,
-            ..Self::new(most)
+            ..Self::new(max)
         }
     }
 

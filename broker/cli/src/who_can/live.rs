@@ -201,7 +201,7 @@ fn note_unread(cluster: &str, kind: ListKind, fault: &ListFault) {
         ListFault::Object(error) => error.to_string(),
         ListFault::TooSlow => format!("the list took more than {} s", LIST_TIMEOUT.as_secs()),
         ListFault::TooMany => format!("there are more than {MAX_OBJECTS} objects"),
-        ListFault::TooLarge(what, bytes) => format!("{what} more than {} MiB", bytes >> 20),
+        ListFault::TooLarge(subject, bytes) => format!("{subject} more than {} MiB", bytes >> 20),
     };
     let resource = kind.resource();
     ui::note(&ui::plain(&format!(

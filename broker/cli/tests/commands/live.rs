@@ -41,7 +41,7 @@ enum Sending {
 }
 
 impl Sending {
-    fn answer(self) -> Response {
+    fn begin_answer(self) -> Response {
         let begin = r#"{"kind":"List","metadata":{"continue":"next"},"items":["#;
         let role =
             |rules: &str| format!(r#"{{"metadata":{{"name":"r","uid":"u"}},"rules":[{rules}"#);
@@ -101,7 +101,7 @@ async fn serve_cluster(
             match (sending, request.uri().path().ends_with(list)) {
                 (Some(sending), true) => {
                     begun.fetch_add(1, Relaxed);
-                    sending.answer()
+                    sending.begin_answer()
                 }
                 _ => json!({ "kind": "List", "metadata": {}, "items": items })
                     .to_string()
@@ -180,8 +180,8 @@ pub(crate) async fn wait_for_end(mut child: Child) -> (Output, u64) {
         }
         let text = std::fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let seen = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        peak = peak.max(seen.unwrap_or_default());
+        let peak_now = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        peak = peak.max(peak_now.unwrap_or_default());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     (child.wait_with_output().unwrap(), peak)

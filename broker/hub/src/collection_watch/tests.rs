@@ -80,7 +80,7 @@ async fn a_list_that_is_never_answered_is_asked_for_again() {
     });
     let client = Client::new(hub, "default");
     let clock = keyferry_platform::clock::SystemClock::start();
-    let (changes, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let (changes, mut reports) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         let report =
             |change: Change<Item>| drop(changes.send(matches!(change, Change::ListingDone)));
@@ -89,14 +89,14 @@ async fn a_list_that_is_never_answered_is_asked_for_again() {
     let list = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
     let begin = tokio::time::Instant::now();
     let (list_path, _unanswered) = requests.recv().await.unwrap();
-    let (again, answer) = requests.recv().await.unwrap();
-    assert_eq!(again, list_path);
+    let (second_path, answer) = requests.recv().await.unwrap();
+    assert_eq!(second_path, list_path);
     answer.send(list).unwrap();
     let (watch, _unanswered) = requests.recv().await.unwrap();
     assert!(watch.contains("watch=true"), "{watch}");
     assert!(begin.elapsed() < MAX_LIST_WAIT + LAST_PAUSE);
     let mut is_listed = false;
-    while let Ok(done) = seen.try_recv() {
+    while let Ok(done) = reports.try_recv() {
         is_listed |= done;
     }
     assert!(is_listed);
