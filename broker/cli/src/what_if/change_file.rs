@@ -38,8 +38,9 @@ impl ChangeFile {
             .map_err(|error| CommandError::of_line(&error.to_string()))?;
         let text = String::from_utf8(bytes)
             .map_err(|_| CommandError::new(format!("{} is not UTF-8", path.display())))?;
-        let file = Self::parse(&text, target)
-            .map_err(|problem| CommandError::of_line(&format!("{}: {problem}", path.display())))?;
+        let file = Self::parse(&text, target).map_err(|problem| {
+            CommandError::of_quoting_line(&format!("{}: {problem}", path.display()))
+        })?;
         Ok(file)
     }
 

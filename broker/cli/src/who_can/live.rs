@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use keyferry_api::foreign_text::ForeignText;
+use keyferry_api::foreign_text::{ForeignText, one_line};
 use keyferry_api::name::ObjectName;
 use keyferry_client::ClientError;
 use keyferry_client::target_trust::TargetReader;
@@ -32,6 +32,8 @@ use crate::ui;
 const PAGE_OBJECTS: u32 = 500;
 /// How many objects of one list are kept.
 const MAX_OBJECTS: usize = 300_000;
+/// The most characters of a warning, which may repeat a name of any length.
+const MAX_WARNING_CHARS: usize = 500;
 /// How long one list may take, however slowly its pages come.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of one list of the hub, as JSON and without what no answer needs.
@@ -204,9 +206,8 @@ fn note_unread(cluster: &str, kind: ListKind, fault: &ListFault) {
         ListFault::TooLarge(subject, bytes) => format!("{subject} more than {} MiB", bytes >> 20),
     };
     let resource = kind.resource();
-    ui::note(&ui::plain(&format!(
-        "warning: {resource} of {cluster} were not read whole: {why}"
-    )));
+    let warning = format!("warning: {resource} of {cluster} were not read whole: {why}");
+    ui::note(&one_line(&warning, MAX_WARNING_CHARS));
 }
 
 /// A cluster whose lists are read, and how much of them is kept.

@@ -117,8 +117,14 @@ async fn the_largest_change_is_answered_or_refused_in_bounded_time_and_memory() 
         (
             "a name of 7 MiB",
             accounts(1).replace("n0", &"n".repeat(7 << 20)),
-            2,
+            0,
             "",
+        ),
+        (
+            "a name of 7 MiB without a kind",
+            format!("metadata: {{name: {}}}\n", "n".repeat(7 << 20)),
+            2,
+            "lacks its apiVersion",
         ),
         (
             "two million documents of nothing",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use keyferry_api::config::{StoredAccess, StoredTarget};
+use keyferry_api::foreign_text::one_line;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::pairing::accounts_by_audience;
@@ -18,6 +19,9 @@ use crate::hub_search::HubSearch;
 use crate::keyferry_mint::View;
 use crate::list::{ListKind, Lists};
 
+/// The most characters of a name in an error: no object of a cluster has more in kind, namespace and
+/// name.
+const MAX_NAME_CHARS: usize = 400;
 /// The account that tests audiences, in Keyferry's namespace.
 const CANARY: &str = "keyferry-canary";
 /// Kinds that change nobody's way, outside the namespaces of the hub and of Keyferry itself.
@@ -104,9 +108,10 @@ impl ChangedObject {
             || (changed.name.is_empty() && !is_file)
             || (list.is_some() && is_namespaced == changed.namespace.is_empty())
         {
-            return Err(ChangeError::Incomplete(
-                changed.to_string().trim().to_owned(),
-            ));
+            return Err(ChangeError::Incomplete(one_line(
+                changed.to_string().trim(),
+                MAX_NAME_CHARS,
+            )));
         }
         Ok(changed)
     }
