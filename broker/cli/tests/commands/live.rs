@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, StreamExt};
 use keyferry_integration::https::HttpsServer;
@@ -38,6 +39,8 @@ enum Sending {
     Stall,
     /// Half a list, and then the end of the connection.
     Cut,
+    /// The answer to a tenant, who may list in namespaces alone.
+    Forbidden,
 }
 
 impl Sending {
@@ -64,6 +67,10 @@ impl Sending {
             Self::Stall => {
                 let first = stream::once(async { Bytes::from(part) });
                 streamed(first.chain(stream::pending()))
+            }
+            Self::Forbidden => {
+                let status = json!({ "kind": "Status", "code": 403, "message": "no right" });
+                (StatusCode::FORBIDDEN, status.to_string()).into_response()
             }
             Self::Cut => {
                 let end = Err(std::io::Error::other("cut"));
@@ -97,8 +104,12 @@ async fn serve_cluster(
             _ => Vec::new(),
         };
         let begun = Arc::clone(&begun);
+        let is_odd = match sending {
+            Some(Sending::Forbidden) => !request.uri().path().contains("/namespaces/"),
+            _ => request.uri().path().ends_with(list),
+        };
         async move {
-            match (sending, request.uri().path().ends_with(list)) {
+            match (sending, is_odd) {
                 (Some(sending), true) => {
                     begun.fetch_add(1, Relaxed);
                     sending.begin_answer()
@@ -109,7 +120,7 @@ async fn serve_cluster(
             }
         }
     });
-    let certificate = ca.serving(list.trim_matches('/'), &[]).unwrap();
+    let certificate = ca.serving("cluster", &[]).unwrap();
     HttpsServer::start(&certificate, routes).await.unwrap()
 }
 
@@ -258,6 +269,24 @@ async fn a_cluster_that_sends_without_end_is_cut() {
         assert!(wanted.iter().any(|it| why.contains(it)), "{case}: {why}");
         assert!(peak > 0 && peak < MAX_MEMORY_KIB, "{case}: {peak} KiB");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_tenant_may_not_list_is_undetermined() {
+    let clusters = Clusters::start("/", Some(Sending::Forbidden), None).await;
+    let folder = clusters.path("targets").display().to_string();
+    let question = ["who-can", "get", "secrets", "--all", "-o", "json"];
+    let words = [&question[..], &["--target-kubeconfigs", &folder]].concat();
+    let (output, _) = wait_for_end(clusters.spawn(&words)).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    for kind in keyferry_reach::ListKind::ALL {
+        let resource = kind.resource();
+        let warning = format!("warning: {resource} of the hub were not read whole: ");
+        assert!(said.contains(&warning), "{resource}: {said}");
+    }
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_ne!(report["unreadSubjects"], json!([]), "{report}");
 }
 
 /// Sends a signal to a command in the middle of a list that does not end.
