@@ -163,11 +163,8 @@ async fn ask(folder: &Path, case: &str, code: i32, wanted: &str) {
     let took = start.elapsed();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let shown: String = said.chars().take(500).collect();
-    eprintln!(
-        "{case}: exit {:?}, {took:?}, {peak} KiB, {shown}",
-        output.status.code()
-    );
-    assert_eq!(output.status.code(), Some(code), "{case}: {shown}");
+    let exit_code = output.status.code();
+    assert_eq!(exit_code, Some(code), "{case}: {took:?}, {shown}");
     assert!(said.contains(wanted), "{case}: {shown}");
     assert!(said.len() < 2_000, "{case}: {} bytes of error", said.len());
     assert!(took < MAX_DURATION, "{case}: {took:?}");
