@@ -154,8 +154,9 @@ impl Clusters {
         let targets = folder.path().join("targets");
         std::fs::create_dir(&targets).unwrap();
         std::fs::create_dir(folder.path().join("written")).unwrap();
-        write_kubeconfig(&folder.path().join("hub"), &ca, &servers[0]);
-        write_kubeconfig(&targets.join("prod"), &ca, &servers[1]);
+        let [hub_server, target_server] = &servers;
+        write_kubeconfig(&folder.path().join("hub"), &ca, hub_server);
+        write_kubeconfig(&targets.join("prod"), &ca, target_server);
         Self {
             folder,
             begun,
