@@ -233,7 +233,7 @@ async fn a_cluster_that_sends_without_end_is_cut() {
             "empty pages",
             ROLES,
             target(Sending::EmptyPages),
-            ["the list", "took more than 60 s"],
+            ["could not be read", "took more than 60 s"],
         ),
         (
             "stall",
