@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use keyferry_api::config::Mistake;
+use keyferry_api::foreign_text::one_line;
 use keyferry_client::ClientError;
 use keyferry_client::doctor::DoctorError;
 use keyferry_client::doctor::identity::IdentityError;
@@ -14,6 +15,9 @@ use keyferry_hub::ports::HubError;
 use keyferry_platform::config_file::ConfigFileError;
 
 use crate::wiring::ServeError;
+
+/// The most characters of an error that quotes names of objects.
+const MAX_QUOTING_CHARS: usize = 1_000;
 
 /// What a command tried and on what, and how to fix it. Only [`ui`](crate::ui) prints it. Where the
 /// caller of a function decides by its error, that error is an enum.
@@ -55,6 +59,18 @@ impl CommandError {
         match text.rsplit_once("; fix: ") {
             Some((problem, fix)) => Self::with_fix(problem, fix.to_owned()),
             None => Self::new(text),
+        }
+    }
+
+    /// As [`CommandError::of_line`], for a text that quotes names which a tenant chose: they may have
+    /// any length, and what they call a fix is none. Keyferry's own fixes quote nothing.
+    pub(crate) fn of_quoting_line(text: &str) -> Self {
+        let shorten = |text: &str| one_line(text, MAX_QUOTING_CHARS);
+        match text.rsplit_once("; fix: ") {
+            Some((problem, fix)) if !fix.contains(['"', '`']) => {
+                Self::with_fix(shorten(problem), fix.to_owned())
+            }
+            _ => Self::new(shorten(text)),
         }
     }
 
@@ -320,6 +336,25 @@ mod tests {
             CommandError::with_fix("reading \"; fix: b\": it is empty", "fill it")
         );
         assert_eq!(CommandError::of_line("a"), CommandError::new("a"));
+        for (quoting, problem, fix) in [
+            ("Role \"a\": b; fix: c", "Role \"a\": b", Some("c")),
+            ("Role \"a; fix: b\": c", "Role \"a; fix: b\": c", None),
+            ("no `a; fix: b`, c", "no `a; fix: b`, c", None),
+            (
+                "Role \"a; fix: b\": c; fix: d",
+                "Role \"a; fix: b\": c",
+                Some("d"),
+            ),
+        ] {
+            let error = CommandError::of_quoting_line(quoting);
+            assert_eq!(
+                (error.problem.as_str(), error.fix.as_deref()),
+                (problem, fix)
+            );
+        }
+        let long = format!("Role {}; fix: d", "a".repeat(1 << 20));
+        let error = CommandError::of_quoting_line(&long);
+        assert!(error.problem.len() < 2_000 && error.fix.as_deref() == Some("d"));
     }
 
     #[test]

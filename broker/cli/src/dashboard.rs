@@ -70,20 +70,23 @@ pub(super) struct DashboardArgs {
 /// Shows the fleet until the user ends the command, or sends no request for an hour.
 pub(super) async fn run(args: DashboardArgs) -> ExitCode {
     match show_fleet(args).await {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => ui::command_failed(&error),
     }
 }
 
-async fn show_fleet(args: DashboardArgs) -> Result<(), CommandError> {
-    let stop = signals::stop_signal();
+async fn show_fleet(args: DashboardArgs) -> Result<ExitCode, CommandError> {
+    let mut interruption = std::pin::pin!(signals::interruption());
     let opens_browser = args.open;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let reader = Box::new(FlagsReader {
         args,
         clock: Arc::clone(&clock),
     });
-    let viewer = BoundViewer::bind(reader, clock).await?;
+    let viewer = tokio::select! {
+        viewer = BoundViewer::bind(reader, clock) => viewer?,
+        code = &mut interruption => return Ok(code),
+    };
     ui::note(&describe_reading(&viewer.judged_facts().reading));
     let failed = |error: std::io::Error| {
         CommandError::new(format!("serving the viewer on 127.0.0.1: {error}"))
@@ -92,12 +95,15 @@ async fn show_fleet(args: DashboardArgs) -> Result<(), CommandError> {
     ui::result(&format!("open {link}")).map_err(failed)?;
     ui::note("the link opens once; Ctrl-C ends the viewer, and so does an hour without a request");
     let redirect_file = opens_browser.then(|| open_link(&link)).flatten();
+    let stop = async {
+        interruption.await;
+    };
     let end = viewer.serve(stop).await.map_err(failed)?;
     drop(redirect_file);
     if end == ViewerEnd::Idle {
         ui::note("the viewer ended after an hour without a request");
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Opens the link in the user's browser. The file that leads there lives as long as the result.

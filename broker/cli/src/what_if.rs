@@ -197,7 +197,7 @@ fn apply_change(args: &WhatIfArgs, now: Timestamp) -> Result<WorldPair, CommandE
         let object = change_file::deleted_object(name, target)?;
         let why = after
             .delete(&object)
-            .map_err(|it| CommandError::of_line(&it.to_string()))?;
+            .map_err(|it| CommandError::of_quoting_line(&it.to_string()))?;
         not_judged.extend(why.map(|why| (format!("removal of {object}"), why)));
         changed.push(object);
     }
@@ -211,7 +211,7 @@ fn apply_change(args: &WhatIfArgs, now: Timestamp) -> Result<WorldPair, CommandE
             .apply(object, document.value.clone(), now)
             .map_err(|error| {
                 let line = document.line;
-                CommandError::of_line(&format!("line {line} of the change: {error}"))
+                CommandError::of_quoting_line(&format!("line {line} of the change: {error}"))
             })?;
         not_judged.extend(why.map(|why| (object.to_string(), why)));
         changed.push(object.clone());

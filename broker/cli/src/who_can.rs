@@ -209,10 +209,11 @@ async fn report_answers(
     } else {
         None
     };
+    let bytes_left = live::read_budget();
     let notes = match (folder, &args.target_files, &hub) {
         (Some(folder), ..) => snapshot_folder::read(folder, &mut world)?,
         (None, files, Some((client, own_namespace))) => {
-            live::read_hub(client, own_namespace, &mut world).await?;
+            live::read_hub(client, own_namespace, &mut world, &bytes_left).await?;
             let files = files.as_deref();
             files.map_or(Ok(Vec::new()), |files| {
                 snapshot_folder::read_targets(files, &mut world)
@@ -224,7 +225,7 @@ async fn report_answers(
         ui::note(&note);
     }
     if let Some(folder) = &args.target_kubeconfigs {
-        live::read_targets(folder, &mut world).await?;
+        live::read_targets(folder, &mut world, &bytes_left).await?;
     }
     let mut answers = answer_question(&world, question);
     if let Some(error) = unknown_target(&answers, question) {

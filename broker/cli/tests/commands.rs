@@ -1,8 +1,17 @@
 //! All that a person sees of commands that need no hub and no target, and of the main mistakes in
 //! calling each command. Other tests show what commands print with a hub.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    missing_docs
+)]
 
+#[path = "commands/large_changes.rs"]
+mod large_changes;
+#[path = "commands/live.rs"]
+mod live;
 #[path = "commands/reach_folders.rs"]
 mod reach_folders;
 

@@ -106,10 +106,17 @@ fn object(path: &str) -> Value {
     } else {
         "TargetCluster"
     };
-    let item = json!({
+    let group = "rbac.authorization.k8s.io";
+    let mut item = json!({
         "apiVersion": "keyferry.dev/v1alpha1", "kind": kind, "metadata": metadata,
         "spec": spec, "status": status,
+        "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }],
+        "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "prod" },
+        "subjects": [{ "kind": "User", "apiGroup": group, "name": HOSTILE }],
     });
+    if path.contains("/clusterrole") {
+        item["metadata"]["namespace"] = Value::Null;
+    }
     let mut object = item.clone();
     let list = path.ends_with('s');
     if list {
@@ -176,14 +183,14 @@ impl Setup {
         write("ca.crt", &pem);
         write("caller", &token("keyferry.dev"));
         write("token", &token("https://prod.example.com"));
-        write(
-            "hub.kubeconfig",
-            &format!(
-                "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u, namespace: tenant-a}}}}]\n\
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u, namespace: tenant-a}}}}]\n\
                  clusters: [{{name: c, cluster: {{server: '{url}', certificate-authority-data: {}}}}}]\nusers: [{{name: u, user: {{token: a.b.c}}}}]\n",
-                STANDARD.encode(&pem)
-            ),
+            STANDARD.encode(&pem)
         );
+        write("hub.kubeconfig", &kubeconfig);
+        std::fs::create_dir(self.file("targets")).unwrap();
+        write("targets/prod", &kubeconfig);
         let indented: String = pem.lines().map(|line| format!("      {line}\n")).collect();
         write(
             "authentication.yaml",
@@ -306,6 +313,18 @@ fn commands(setup: &Setup) -> Vec<Vec<String>> {
         "offboard target prod",
         "offboard target prod --with-accesses --remove",
         "offboard tenant tenant-a --target prod",
+        "fleet",
+        "fleet -o json",
+        "fleet -n tenant-a",
+        "fleet --target-kubeconfigs targets --prove",
+        "snapshot written",
+        "tree tenant-a/prod",
+        "rehearse hub-outage",
+        "rehearse hub-outage -o json",
+        "who-can get secrets --all --target-kubeconfigs targets",
+        "who-can get secrets --all -o table",
+        "who-can get secrets --all -o json",
+        "reach user:bob",
     ];
     let at_hub = at_hub.map(|command| format!("{command} {hub}"));
     let others = [

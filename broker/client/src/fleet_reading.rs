@@ -9,6 +9,7 @@ use keyferry_api::foreign_text::ForeignText;
 use keyferry_api::name::Namespace;
 use keyferry_core::self_subject_review::{self, SelfSubjectReview};
 use keyferry_fleet::facts::Source;
+use keyferry_fleet::folder::MAX_FOLDER_BYTES;
 use keyferry_fleet::gap::{Gap, GapCause};
 use keyferry_fleet::snapshot::{Added, MAX_OBJECTS, Snapshot};
 use keyferry_hub::client::HubClient;
@@ -21,6 +22,8 @@ const GROUP_PATH: &str = "/apis/keyferry.dev/v1alpha1";
 const PAGE_OBJECTS: u32 = 500;
 /// How long one list may take, however slowly its pages come.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The most bytes of all objects, as JSON. As YAML they fit into a folder that is read again.
+const MAX_HUB_BYTES: u64 = MAX_FOLDER_BYTES / 2;
 
 /// Which part of a hub is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +49,17 @@ pub async fn read_fleet(
     now: Timestamp,
     each_object: &mut (dyn FnMut(&ReducedObject) + Send),
 ) -> Result<Snapshot, ClientError> {
+    read_up_to(MAX_HUB_BYTES, client, server, scope, now, each_object).await
+}
+
+async fn read_up_to(
+    bytes_left: u64,
+    client: &HubClient,
+    server: &str,
+    scope: FleetScope,
+    now: Timestamp,
+    each_object: &mut (dyn FnMut(&ReducedObject) + Send),
+) -> Result<Snapshot, ClientError> {
     let source = Source::Hub {
         server: ForeignText::new(server),
     };
@@ -55,6 +69,7 @@ pub async fn read_fleet(
         client,
         snapshot,
         each_object,
+        bytes_left,
     };
     match scope {
         FleetScope::Tenant(namespace) => {
@@ -83,6 +98,8 @@ struct Reading<'a> {
     client: &'a HubClient,
     snapshot: Snapshot,
     each_object: &'a mut (dyn FnMut(&ReducedObject) + Send),
+    /// How much more is kept.
+    bytes_left: u64,
 }
 
 /// Why a list is not whole. What was read of it before is kept.
@@ -90,6 +107,7 @@ enum ListFault {
     Hub(HubError),
     TooSlow,
     TooMany,
+    TooLarge,
 }
 
 impl Reading<'_> {
@@ -109,20 +127,29 @@ impl Reading<'_> {
         kind: &str,
     ) -> Result<Option<ListFault>, ClientError> {
         let path = format!("{GROUP_PATH}/{path}");
-        let mut is_full = false;
         let snapshot = &mut self.snapshot;
         let each_object = &mut self.each_object;
+        let bytes_left = &mut self.bytes_left;
         let keep = |object: ReducedObject| {
             // Some servers omit the kind in the items of a list.
             let object = object.of_kind(kind);
+            let size = object.clone().into_value().to_string().len();
+            *bytes_left = bytes_left.saturating_sub(u64::try_from(size).unwrap_or(u64::MAX));
+            if *bytes_left == 0 {
+                return Some(ListFault::TooLarge);
+            }
+            if snapshot.add_object(&object) == Added::TooMany {
+                return Some(ListFault::TooMany);
+            }
             each_object(&object);
-            is_full |= snapshot.add_object(&object) == Added::TooMany;
-            None::<()>
+            None
         };
-        let list = self.client.list(&path, PAGE_OBJECTS, "list", keep);
+        // The first fault ends the reading.
+        let list = self
+            .client
+            .list_until_kept(&path, PAGE_OBJECTS, 1, "list", keep);
         let fault = match tokio::time::timeout(LIST_TIMEOUT, list).await {
-            Ok(Ok(_)) if is_full => Some(ListFault::TooMany),
-            Ok(Ok(_)) => None,
+            Ok(Ok(faults)) => faults.into_iter().next(),
             Ok(Err(error)) => Some(ListFault::Hub(error)),
             Err(_) => Some(ListFault::TooSlow),
         };
@@ -160,7 +187,7 @@ impl ListFault {
         match self {
             Self::Hub(HubError::Forbidden(_)) => GapCause::Refused,
             Self::Hub(HubError::NotFound(_)) => GapCause::Absent,
-            Self::TooMany => GapCause::Cut,
+            Self::TooMany | Self::TooLarge => GapCause::Cut,
             Self::Hub(_) | Self::TooSlow => GapCause::Failed,
         }
     }
@@ -170,6 +197,7 @@ impl ListFault {
             Self::Hub(error) => error.to_string(),
             Self::TooSlow => format!("the list took more than {} s", LIST_TIMEOUT.as_secs()),
             Self::TooMany => format!("there are more than {MAX_OBJECTS} objects"),
+            Self::TooLarge => format!("the objects have more than {} MiB", MAX_HUB_BYTES >> 20),
         }
     }
 
@@ -227,6 +255,34 @@ mod tests {
         };
         let now = Timestamp::UNIX_EPOCH;
         read_fleet(&client, "https://hub.test", scope, now, &mut |_| {}).await
+    }
+
+    /// Each page says that there is another one.
+    #[tokio::test]
+    async fn a_hub_that_sends_without_end_is_cut() {
+        let number = AtomicUsize::new(0);
+        let client = answering_hub::hub_of(move |request| {
+            let number = number.fetch_add(1, Ordering::Relaxed);
+            Some(match request.starts_with("GET") {
+                true => page(&format!("t{number}"), "next"),
+                false => review(),
+            })
+        })
+        .await;
+        let scope = FleetScope::Hub {
+            own_namespace: None,
+        };
+        let (now, mut passed_on) = (Timestamp::UNIX_EPOCH, 0);
+        let mut count = |_: &ReducedObject| passed_on += 1;
+        let read = read_up_to(2_000, &client, "https://hub.test", scope, now, &mut count);
+        let snapshot = read.await.unwrap();
+        let kept = snapshot.targets.len();
+        assert!(
+            (6..40).contains(&kept) && kept == passed_on,
+            "{kept}, {passed_on}"
+        );
+        let causes: Vec<GapCause> = snapshot.gaps.iter().map(|gap| gap.cause).collect();
+        assert_eq!(causes, [GapCause::Cut, GapCause::Cut]);
     }
 
     #[tokio::test]

@@ -196,8 +196,10 @@ impl Deliveries {
         outcome.unwrap_or_else(|error| {
             match &error {
                 // Another writer was first, which is no fault.
-                HubError::Conflict(_) => tracing::info!(access = %name, %error,
-                    "the access changed while its result was written; trying again"),
+                HubError::Conflict(_) | HubError::NotFound(_) => {
+                    tracing::info!(access = %name, %error,
+                    "the access changed while its result was written; trying again")
+                }
                 _ => tracing::warn!(access = %name, %error,
                     "the result for the access could not be written; trying again"),
             }

@@ -25,6 +25,7 @@ use keyferry_platform::gzip::{self, GzipError};
 use crate::forbidden::{self, Forbidden, ForbiddenStatus, HubCaller};
 use crate::ports::HubError;
 use crate::streamed_json::BodyFault;
+pub use crate::streamed_list::MAX_PAGE_BYTES;
 use crate::streamed_list::{Page, PageSize, read_page};
 
 /// How long a connection may be silent. The library counts from the last received byte, even while
@@ -79,6 +80,7 @@ pub struct PartialList<U> {
 /// A position in a list that is read page by page.
 #[derive(Debug)]
 pub struct ListCursor {
+    accept: &'static str,
     size: PageSize,
     next: Option<String>,
     pages: usize,
@@ -90,6 +92,7 @@ impl ListCursor {
     /// Begins a list of pages of at most `page` objects.
     pub fn new(page: u32) -> Self {
         Self {
+            accept: "application/json",
             size: PageSize::new(page),
             next: None,
             pages: 0,
@@ -228,7 +231,8 @@ impl HubClient {
         keep: impl FnMut(T) -> Option<U>,
     ) -> Result<Vec<U>, HubError> {
         let is_enough = |_: usize, kept: usize| kept >= most;
-        let read = self.list_pages(path, page, is_enough, what, keep).await?;
+        let cursor = ListCursor::new(page);
+        let read = self.list_pages(path, cursor, is_enough, what, keep).await?;
         if read.is_complete || read.kept.len() >= most {
             Ok(read.kept)
         } else {
@@ -250,12 +254,39 @@ impl HubClient {
         let page = u32::try_from(most).unwrap_or(u32::MAX).min(PAGE_OBJECTS);
         self.list_pages(
             path,
-            page,
+            ListCursor::new(page),
             |objects: usize, _: usize| objects >= most,
             what,
             keep,
         )
         .await
+    }
+
+    /// Reads a list of a server that may send anything, until its end or until `visit` returns
+    /// something, which is returned. `accept` is the media type to ask for. No page is larger than
+    /// [`MAX_PAGE_BYTES`], not even one with a single object, so the objects may be read whole.
+    ///
+    /// # Errors
+    /// As [`HubClient::list`]; [`HubError::TooLarge`] for a page of one object that is larger.
+    pub async fn visit_list<T: DeserializeOwned + Send + 'static, U>(
+        &self,
+        path: &str,
+        accept: &'static str,
+        page: u32,
+        visit: impl FnMut(T) -> Option<U>,
+    ) -> Result<Option<U>, HubError> {
+        let cursor = ListCursor {
+            accept,
+            size: PageSize::bounded(page),
+            ..ListCursor::new(page)
+        };
+        let is_enough = |_: usize, kept: usize| kept > 0;
+        let read = self.list_pages(path, cursor, is_enough, "list", visit);
+        let read = read.await?;
+        match read.kept.into_iter().next() {
+            None if !read.is_complete => Err(HubError::Unreadable("list")),
+            first => Ok(first),
+        }
     }
 
     /// Reads the next page of a list, and returns what `keep` makes of its objects. Pages are
@@ -277,12 +308,12 @@ impl HubClient {
     async fn list_pages<T: DeserializeOwned + Send + 'static, U>(
         &self,
         path: &str,
-        page: u32,
+        mut cursor: ListCursor,
         is_enough: impl Fn(usize, usize) -> bool,
         what: &'static str,
         mut keep: impl FnMut(T) -> Option<U>,
     ) -> Result<PartialList<U>, HubError> {
-        let (mut cursor, mut kept) = (ListCursor::new(page), Vec::new());
+        let mut kept = Vec::new();
         while let Some(read) = self.page_at(path, &mut cursor, what, &mut keep).await? {
             kept.extend(read);
             if cursor.is_complete || is_enough(cursor.objects, kept.len()) {
@@ -305,7 +336,8 @@ impl HubClient {
             cursor.pages += 1;
             let path = page_path(path, cursor.size, cursor.next.as_deref());
             let (mut kept, mut objects) = (Vec::new(), 0_usize);
-            let reading = self.read_page(path, &mut cursor.size, what, |item| {
+            let request = (path, cursor.accept);
+            let reading = self.read_page(request, &mut cursor.size, what, |item| {
                 objects = objects.saturating_add(1);
                 kept.extend(keep(item));
             });
@@ -322,14 +354,14 @@ impl HubClient {
 
     async fn read_page<T: DeserializeOwned + Send + 'static>(
         &self,
-        path: String,
+        (path, accept): (String, &'static str),
         size: &mut PageSize,
         what: &'static str,
         act: impl FnMut(T),
     ) -> Result<Page, HubError> {
         let request = Request::builder()
             .uri(path)
-            .header(http::header::ACCEPT, "application/json")
+            .header(http::header::ACCEPT, accept)
             .body(Body::empty())
             .map_err(|_| HubError::Unreadable(what))?;
         let response = self.send_request(request).await?;

@@ -30,6 +30,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause, after several failures in a row. A recovered hub can go unnoticed for this
 /// long.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
+/// How long the hub may take to begin to answer a list. Apiservers hold a request for up to 15 s in
+/// their own queues. A request that was lost while the hub restarted would otherwise be waited for
+/// until its connection counts as dead.
+const MAX_LIST_WAIT: Duration = Duration::from_secs(20);
 /// Objects per page of a list.
 const PAGE_OBJECTS: u32 = 100;
 /// The largest body of a refusal that is read, in bytes.
@@ -120,7 +124,11 @@ impl WatchedCollection<'_> {
                 ..ListParams::default()
             };
             let request = self.request.list(&terms);
-            let response = self.send(request).await.map_err(WatchFault::Listing)?;
+            let answer = tokio::time::timeout(MAX_LIST_WAIT, self.send(request)).await;
+            let no_answer =
+                || kube::Error::Service(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+            let answer = answer.unwrap_or_else(|_| Err(no_answer()));
+            let response = answer.map_err(WatchFault::Listing)?;
             let page = read_page(response, &mut size, |item| act(Change::Listed(item)));
             let page = page
                 .await

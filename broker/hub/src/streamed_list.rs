@@ -14,7 +14,7 @@ use crate::streamed_json::{BodyFault, BodyReader, Items, parse_body};
 
 /// The largest page, in bytes, unless it has one object only. A larger one is asked for again with
 /// fewer objects.
-pub(crate) const MAX_PAGE_BYTES: u64 = 8 * 1024 * 1024;
+pub const MAX_PAGE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// What a page says besides its items.
 #[derive(Debug, Default, Deserialize)]
@@ -39,6 +39,8 @@ impl PageEnd {
 pub(crate) struct PageSize {
     limit: u32,
     max: u32,
+    /// Whether a page of one object has a limit too, because its objects are kept whole.
+    is_bounded: bool,
 }
 
 impl PageSize {
@@ -46,6 +48,15 @@ impl PageSize {
         Self {
             limit: most,
             max: most,
+            is_bounded: false,
+        }
+    }
+
+    /// The same, with a limit in bytes for a page of one object too.
+    pub(crate) fn bounded(max: u32) -> Self {
+        Self {
+            is_bounded: true,
+            ..Self::new(max)
         }
     }
 
@@ -57,7 +68,7 @@ impl PageSize {
     /// The bytes that the page may have. A page of one object is parsed to its end: only what is
     /// kept of the object takes memory, and there is no smaller page.
     fn max_bytes(self) -> u64 {
-        if self.limit > 1 {
+        if self.limit > 1 || self.is_bounded {
             MAX_PAGE_BYTES
         } else {
             u64::MAX
@@ -90,7 +101,7 @@ pub(crate) enum Page {
 /// to at most [`MAX_PAGE_BYTES`] first.
 ///
 /// # Errors
-/// [`BodyFault`]; [`BodyFault::TooLarge`] only for a packed page of one object.
+/// [`BodyFault`]; [`BodyFault::TooLarge`] only for a page of one object that is packed, or bounded.
 pub(crate) async fn read_page<T: DeserializeOwned + Send + 'static>(
     response: Response<Body>,
     size: &mut PageSize,
@@ -117,7 +128,7 @@ pub(crate) async fn read_page<T: DeserializeOwned + Send + 'static>(
             size.grow(parsed.bytes);
             Ok(Page::Complete(parsed.result.unwrap_or_default()))
         }
-        Err(BodyFault::TooLarge) => {
+        Err(BodyFault::TooLarge) if size.limit > 1 => {
             size.shrink();
             Ok(Page::TooLarge)
         }

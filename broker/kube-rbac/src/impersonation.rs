@@ -143,7 +143,7 @@ impl<'p> Impersonation<'p, '_> {
             .into_iter()
             .filter(|_| constrained);
         for mode in modes {
-            if !self.suits(mode) {
+            if !self.mode_suits_user(mode) {
                 continue;
             }
             match self.decide_by(mode) {
@@ -156,7 +156,7 @@ impl<'p> Impersonation<'p, '_> {
     }
 
     /// Whether the mode is for this user at all.
-    fn suits(&self, mode: ImpersonationMode) -> bool {
+    fn mode_suits_user(&self, mode: ImpersonationMode) -> bool {
         let WantedUser {
             name,
             uid,
@@ -279,7 +279,7 @@ impl Check<'_, '_> {
     fn require_uid(&mut self) -> Result<(), ImpersonationRefusal> {
         match self.impersonation.wanted.uid.as_str() {
             "" => Ok(()),
-            uid => self.require(self.part(GROUP, "uids", "", uid)),
+            uid => self.require(self.impersonated_part(GROUP, "uids", "", uid)),
         }
     }
 
@@ -288,7 +288,7 @@ impl Check<'_, '_> {
         let api_group = self.mode.name_group();
         if self.mode.is_constrained() {
             let refuse = |name: &str, reason: &str| ImpersonationRefusal {
-                attributes: Box::new(self.part(api_group, "groups", "", name)),
+                attributes: Box::new(self.impersonated_part(api_group, "groups", "", name)),
                 reason: reason.to_owned(),
             };
             if groups.iter().any(String::is_empty) {
@@ -300,14 +300,14 @@ impl Check<'_, '_> {
                 return Err(refuse(SUPERUSER_GROUP, reason));
             }
             if groups.len() >= MANY_VALUES {
-                let all = self.part(api_group, "groups", "", "*");
+                let all = self.impersonated_part(api_group, "groups", "", "*");
                 if self.require(all).is_ok() {
                     return Ok(());
                 }
             }
         }
         for group in groups {
-            self.require(self.part(api_group, "groups", "", group))?;
+            self.require(self.impersonated_part(api_group, "groups", "", group))?;
         }
         Ok(())
     }
@@ -317,13 +317,13 @@ impl Check<'_, '_> {
         if self.mode.is_constrained() {
             for (key, values) in extra {
                 if let Some(reason) = extra_fault(key, values) {
-                    let attributes = Box::new(self.part(GROUP, "userextras", "", ""));
+                    let attributes = Box::new(self.impersonated_part(GROUP, "userextras", "", ""));
                     return Err(ImpersonationRefusal { attributes, reason });
                 }
             }
             let count: usize = extra.values().map(Vec::len).sum();
             if count >= MANY_VALUES {
-                let all = self.part(GROUP, "userextras", "*", "*");
+                let all = self.impersonated_part(GROUP, "userextras", "*", "*");
                 if self.require(all).is_ok() {
                     return Ok(());
                 }
@@ -331,13 +331,19 @@ impl Check<'_, '_> {
         }
         for (key, values) in extra {
             for value in values {
-                self.require(self.part(GROUP, "userextras", key, value))?;
+                self.require(self.impersonated_part(GROUP, "userextras", key, value))?;
             }
         }
         Ok(())
     }
 
-    fn part(&self, group: &str, resource: &str, subresource: &str, name: &str) -> Attributes {
+    fn impersonated_part(
+        &self,
+        group: &str,
+        resource: &str,
+        subresource: &str,
+        name: &str,
+    ) -> Attributes {
         Attributes::resource(
             &self.mode.verb(),
             ResourceRequest {

@@ -19,7 +19,7 @@ pub(crate) fn denials_content(view: &View<'_>) -> Content {
     let denials = &view.fleet.denials;
     Content {
         title: "Denials".to_owned(),
-        sentence: sentence(view),
+        sentence: denials_sentence(view),
         body: html! {
             @match &denials.source {
                 None => (not_read(view)),
@@ -59,7 +59,7 @@ fn not_read(view: &View<'_>) -> Markup {
     }
 }
 
-fn sentence(view: &View<'_>) -> String {
+fn denials_sentence(view: &View<'_>) -> String {
     let denials = &view.fleet.denials;
     if denials.source.is_none() {
         return "Refusals were not read".to_owned();

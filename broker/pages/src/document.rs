@@ -45,15 +45,15 @@ pub(crate) fn viewer_document(
     html! {
         (DOCTYPE)
         html lang="en" {
-            (head(view, &content.title))
+            (html_head(view, &content.title))
             body {
-                (top(view, path, Some(&read_again_link(path, query))))
+                (page_header(view, path, Some(&read_again_link(path, query))))
                 main #main tabindex="-1" {
                     p.kicker { (content.title) }
                     h1 { (content.sentence) }
                     (content.body)
                 }
-                (foot(view))
+                (page_footer(view))
             }
         }
     }
@@ -64,9 +64,9 @@ pub(crate) fn file_document(view: &View<'_>, title: &str, sections: &[(&str, Con
     html! {
         (DOCTYPE)
         html lang="en" {
-            (head(view, title))
+            (html_head(view, title))
             body {
-                (top(view, "", None))
+                (page_header(view, "", None))
                 main #main tabindex="-1" {
                     p.note {
                         "This file holds no token and no key, but it is a map of the fleet: keep it \
@@ -81,13 +81,13 @@ pub(crate) fn file_document(view: &View<'_>, title: &str, sections: &[(&str, Con
                         }
                     }
                 }
-                (foot(view))
+                (page_footer(view))
             }
         }
     }
 }
 
-fn head(view: &View<'_>, title: &str) -> Markup {
+fn html_head(view: &View<'_>, title: &str) -> Markup {
     html! {
         head {
             meta charset="utf-8";
@@ -103,12 +103,12 @@ fn head(view: &View<'_>, title: &str) -> Markup {
     }
 }
 
-fn top(view: &View<'_>, current: &str, read_again: Option<&str>) -> Markup {
+fn page_header(view: &View<'_>, current: &str, read_again: Option<&str>) -> Markup {
     html! {
         a.skip href="#main" { "Skip to the content" }
         header {
             div.bar {
-                p.brand { (ferry()) "Keyferry" }
+                p.brand { (brand_picture()) "Keyferry" }
                 nav aria-label="Pages" {
                     ul {
                         @for (destination, name) in NAVIGATION {
@@ -129,7 +129,7 @@ fn top(view: &View<'_>, current: &str, read_again: Option<&str>) -> Markup {
 }
 
 /// The mark of the product: a boat on two waves.
-fn ferry() -> Markup {
+fn brand_picture() -> Markup {
     html! {
         svg.logo viewBox="0 0 32 32" width="26" height="26" aria-hidden="true" {
             path.hull d="M3 17h26l-4 7H8zM9 15V9h11l4 6zM12 8V4h3v4z";
@@ -225,7 +225,7 @@ fn hidden_facts(gaps: &[Gap]) -> String {
 }
 
 /// Who read the facts, where and when, and what was not readable.
-fn foot(view: &View<'_>) -> Markup {
+fn page_footer(view: &View<'_>) -> Markup {
     let reading = &view.fleet.reading;
     html! {
         footer #reading tabindex="-1" {

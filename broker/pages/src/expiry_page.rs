@@ -21,7 +21,7 @@ pub(crate) fn expiry_content(view: &View<'_>, question: &Question) -> Content {
     let endings = &view.fleet.endings;
     Content {
         title: "Expiry".to_owned(),
-        sentence: sentence(view),
+        sentence: expiry_sentence(view),
         body: html! {
             @if let Some(gap) = view.gap_of("targetaccesses") { (unreadable(gap)) }
             @if let Some(without_hub) = outage_text(view) { p.lead { (without_hub) } }
@@ -50,7 +50,7 @@ fn delivered<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Ending> {
         .filter(|ending| is_delivered(ending))
 }
 
-fn sentence(view: &View<'_>) -> String {
+fn expiry_sentence(view: &View<'_>) -> String {
     let count = delivered(view).count();
     if let Some(first) = delivered(view).next() {
         let verb = if first.at > view.now { "ends" } else { "ended" };

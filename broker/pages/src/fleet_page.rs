@@ -30,13 +30,13 @@ pub(crate) fn fleet_content(view: &View<'_>, question: &Question) -> Content {
     let is_empty = fleet.targets.is_empty();
     Content {
         title: "Fleet".to_owned(),
-        sentence: sentence(fleet, gap.is_some()),
+        sentence: fleet_sentence(fleet, gap.is_some()),
         body: html! {
             @if is_empty && gap.is_none() && fleet.accesses.is_empty() {
                 (nothing_yet())
             } @else {
                 p.lead { (runway_sentence(view)) }
-                (tiles(view))
+                (count_tiles(view))
                 @match (is_empty, gap) {
                     (true, Some(gap)) => (unreadable(gap)),
                     (true, None) => p { "No TargetCluster exists, but accesses name some." },
@@ -47,7 +47,7 @@ pub(crate) fn fleet_content(view: &View<'_>, question: &Question) -> Content {
     }
 }
 
-fn sentence(fleet: &Fleet, is_hidden: bool) -> String {
+fn fleet_sentence(fleet: &Fleet, is_hidden: bool) -> String {
     let all = fleet.targets.len();
     if is_hidden && all == 0 {
         return "The targets were not readable".to_owned();
@@ -130,7 +130,7 @@ fn runway_sentence(view: &View<'_>) -> Markup {
 }
 
 /// The four figures above the table.
-fn tiles(view: &View<'_>) -> Markup {
+fn count_tiles(view: &View<'_>) -> Markup {
     let fleet = view.fleet;
     let refusals: usize = fleet.denials.groups.iter().map(|group| group.count).sum();
     let runway = match &fleet.runway {

@@ -26,7 +26,7 @@ pub(crate) fn keys_content(view: &View<'_>) -> Content {
     let keys = &view.fleet.keys;
     Content {
         title: "Keys".to_owned(),
-        sentence: sentence(view),
+        sentence: keys_sentence(view),
         body: html! {
             @if let Some(issuer) = &keys.issuer { p.lead { "The hub's issuer is " (issuer) "." } }
             @if !keys.journal_read {
@@ -47,7 +47,7 @@ pub(crate) fn keys_content(view: &View<'_>) -> Content {
     }
 }
 
-fn sentence(view: &View<'_>) -> String {
+fn keys_sentence(view: &View<'_>) -> String {
     let keys = &view.fleet.keys;
     if keys.keys.is_empty() {
         return match keys.journal_read {
@@ -178,7 +178,7 @@ impl Window {
         }
     }
 
-    fn share(&self, at: Timestamp) -> f64 {
+    fn x_share(&self, at: Timestamp) -> f64 {
         let whole = self.end.duration_since(self.start).as_secs_f64();
         (at.duration_since(self.start).as_secs_f64() / whole.max(1.0)).clamp(0.0, 1.0)
     }
@@ -188,7 +188,7 @@ fn timeline(view: &View<'_>) -> Markup {
     let keys: &[KeyLife] = &view.fleet.keys.keys;
     let keys = keys.get(..MAX_LANES).unwrap_or(keys);
     let window = Window::of(keys, view.now);
-    let now = window.share(view.now);
+    let now = window.x_share(view.now);
     let height = LANE_TOP + keys.len() * LANE_HEIGHT;
     html! {
         (view.heading("Their lives"))
@@ -197,7 +197,7 @@ fn timeline(view: &View<'_>) -> Markup {
                 title { "Timeline of the signing keys; the table below has the same facts" }
                 line.now x1=(per_cent(now)) x2=(per_cent(now)) y1="18" y2=(height) {}
                 @for (index, key) in keys.iter().enumerate() {
-                    (lane(&window, key, view.now, LANE_TOP + index * LANE_HEIGHT))
+                    (key_lane(&window, key, view.now, LANE_TOP + index * LANE_HEIGHT))
                 }
                 text.now x=(per_cent(now)) y="12" text-anchor=(anchor(now)) { "now" }
             }
@@ -210,16 +210,16 @@ fn timeline(view: &View<'_>) -> Markup {
     }
 }
 
-fn lane(window: &Window, key: &KeyLife, now: Timestamp, top: usize) -> Markup {
+fn key_lane(window: &Window, key: &KeyLife, now: Timestamp, top: usize) -> Markup {
     let middle = top + 33;
     html! {
         text x="0" y=(top + 14) { (short_kid(&key.kid)) " · " (state_word(key.state)) }
         @for phase in phases(key, now, window.end) {
-            @let x = window.share(phase.start);
-            rect.(phase.class) x=(per_cent(x)) width=(per_cent(window.share(phase.end) - x))
+            @let x = window.x_share(phase.start);
+            rect.(phase.class) x=(per_cent(x)) width=(per_cent(window.x_share(phase.end) - x))
                 y=(middle - phase.height / 2) height=(phase.height) rx="2" {}
         }
-        @let now = window.share(now);
+        @let now = window.x_share(now);
         rect.ahead x=(per_cent(now)) width=(per_cent(1.0 - now)) y=(top + 20) height="27" {}
     }
 }

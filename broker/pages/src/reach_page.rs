@@ -33,7 +33,7 @@ pub fn reach_file(report: &Report) -> String {
                          it as private as a kubeconfig."
                     }
                     p.kicker { (question(report)) }
-                    h1 { (sentence(report)) }
+                    h1 { (reach_sentence(report)) }
                     @for text in &report.disagreements {
                         p.notice.broken {
                             span aria-hidden="true" { "✕ " } b { "The hub disagrees. " } (text)
@@ -60,7 +60,7 @@ fn question(report: &Report) -> String {
     }
 }
 
-fn sentence(report: &Report) -> String {
+fn reach_sentence(report: &Report) -> String {
     let sum = |count: fn(&keyferry_reach::report::TargetCounts) -> usize| -> usize {
         report.targets.iter().map(count).sum()
     };
@@ -78,7 +78,7 @@ fn subject(answer: &ReportedAnswer) -> Markup {
     html! { (answer.kind) " " (answer.subject) }
 }
 
-fn rest(shown: usize, all: usize) -> Markup {
+fn rows_left_out(shown: usize, all: usize) -> Markup {
     html! {
         @if all > shown {
             p.note { "The first " (number(shown)) " of " (number(all)) ". All of them: " code { "-o json" } }
@@ -115,7 +115,7 @@ fn way_table(report: &Report) -> Markup {
     };
     html! {
         (table("Every way, with each step", &columns, &rows))
-        (rest(MAX_ROWS, ways.len()))
+        (rows_left_out(MAX_ROWS, ways.len()))
     }
 }
 
@@ -183,7 +183,7 @@ fn undecided_table(report: &Report) -> Markup {
     html! {
         @if !open.is_empty() || !report.unread_subjects.is_empty() {
             (table("Undetermined, and what would decide it", &columns, &rows))
-            (rest(MAX_ROWS, open.len()))
+            (rows_left_out(MAX_ROWS, open.len()))
         }
     }
 }
@@ -207,7 +207,7 @@ fn miss_table(report: &Report) -> Markup {
     html! {
         @if !misses.is_empty() {
             (table("No, and what came nearest", &columns, &rows))
-            (rest(MAX_ROWS, misses.len()))
+            (rows_left_out(MAX_ROWS, misses.len()))
         }
     }
 }

@@ -20,9 +20,9 @@ pub(crate) fn target_content(
     let accesses = view.accesses_of(&target.name);
     Content {
         title: format!("Target {}", target.name),
-        sentence: sentence(target),
+        sentence: target_sentence(target),
         body: html! {
-            p.lead { (lead(target)) }
+            p.lead { (describe_target(target)) }
             (next_command(target))
             (identity(view, target))
             (view.heading("What it answered"))
@@ -67,7 +67,7 @@ pub(crate) fn target_section(view: &View<'_>, target: &TargetFacts, with_accesse
     }
 }
 
-fn sentence(target: &TargetFacts) -> String {
+fn target_sentence(target: &TargetFacts) -> String {
     let name = &target.name;
     let because = match target.cause.is_empty() {
         true => String::new(),
@@ -81,7 +81,7 @@ fn sentence(target: &TargetFacts) -> String {
     }
 }
 
-fn lead(target: &TargetFacts) -> Markup {
+fn describe_target(target: &TargetFacts) -> Markup {
     html! {
         @if target.suspended { "It is suspended, so nothing is minted for it. " }
         @if target.hub { "It is the hub itself. " }

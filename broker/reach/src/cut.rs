@@ -12,7 +12,7 @@ pub(crate) fn smallest_meeting_set<T: Ord + Clone>(sets: &[BTreeSet<T>]) -> Opti
     }
     (0..=MAX_EXACT)
         .find_map(|size| meeting_set_of(sets, size))
-        .or_else(|| Some(greedy(sets)))
+        .or_else(|| Some(hit_greedily(sets)))
 }
 
 fn meeting_set_of<T: Ord + Clone>(sets: &[BTreeSet<T>], size: usize) -> Option<BTreeSet<T>> {
@@ -34,7 +34,7 @@ fn meeting_set_of<T: Ord + Clone>(sets: &[BTreeSet<T>], size: usize) -> Option<B
     })
 }
 
-fn greedy<T: Ord + Clone>(sets: &[BTreeSet<T>]) -> BTreeSet<T> {
+fn hit_greedily<T: Ord + Clone>(sets: &[BTreeSet<T>]) -> BTreeSet<T> {
     let mut left: Vec<&BTreeSet<T>> = sets.iter().collect();
     let mut found = BTreeSet::new();
     while !left.is_empty() {

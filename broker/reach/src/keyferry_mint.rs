@@ -148,7 +148,7 @@ impl Minting<'_, '_> {
                     secret: object.to_string(),
                     target: access.target.clone(),
                     account,
-                    lifetime: seconds(match target {
+                    lifetime: whole_seconds(match target {
                         Some(target) => delivery
                             .lifetime
                             .unwrap_or(AT_REST)
@@ -224,7 +224,7 @@ impl Minting<'_, '_> {
         doubts.dedup();
         Ok(Terms {
             rule,
-            lifetime: seconds(target.lifetime.default),
+            lifetime: whole_seconds(target.lifetime.default),
             doubts,
         })
     }
@@ -334,7 +334,7 @@ impl Minting<'_, '_> {
     }
 }
 
-fn seconds(duration: Duration) -> i64 {
+fn whole_seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 

@@ -102,6 +102,33 @@ impl ListKind {
         }
     }
 
+    /// The `apiVersion` of its objects, which is the only one that is judged.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::ClusterRoles | Self::ClusterRoleBindings | Self::Roles | Self::RoleBindings => {
+                "rbac.authorization.k8s.io/v1"
+            }
+            Self::ServiceAccounts | Self::Namespaces | Self::Pods | Self::Secrets => "v1",
+            Self::TargetClusters | Self::TargetAccesses | Self::AudiencePairings => {
+                "keyferry.dev/v1alpha1"
+            }
+            Self::AdmissionPolicies | Self::AdmissionPolicyBindings => {
+                "admissionregistration.k8s.io/v1"
+            }
+            Self::Definitions => "apiextensions.k8s.io/v1",
+        }
+    }
+
+    /// The path of the list at an apiserver, or of its part in one namespace.
+    pub fn path(self, namespace: Option<&str>) -> String {
+        let (version, resource) = (self.api_version(), self.resource());
+        let root = if version == "v1" { "api" } else { "apis" };
+        match namespace {
+            Some(namespace) => format!("/{root}/{version}/namespaces/{namespace}/{resource}"),
+            None => format!("/{root}/{version}/{resource}"),
+        }
+    }
+
     /// Whether its objects have a namespace.
     pub fn is_namespaced(self) -> bool {
         matches!(
@@ -113,6 +140,22 @@ impl ListKind {
                 | Self::Secrets
                 | Self::TargetAccesses
         )
+    }
+
+    /// The list that an object of this kind and `apiVersion` belongs to; `None` for a kind that no
+    /// answer depends on, such as one of the same name in another API group.
+    ///
+    /// # Errors
+    /// The `apiVersion` that is judged: the object's own is another one of the same group.
+    pub fn of_object(kind: &str, version: &str) -> Result<Option<Self>, &'static str> {
+        let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
+        let mut kinds = Self::ALL.into_iter();
+        let list = kinds
+            .find(|list| list.object_kind() == kind && group(list.api_version()) == group(version));
+        match list {
+            Some(list) if list.api_version() != version => Err(list.api_version()),
+            list => Ok(list),
+        }
     }
 
     /// The list that a resource in the plural names.

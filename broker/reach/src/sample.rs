@@ -142,7 +142,7 @@ fn request_of_rule(
         Scope::Namespace(namespace) => namespace,
         _ => choice.of(namespaces)?,
     };
-    let first = choice.below(requests.len())?;
+    let first = choice.random_below(requests.len())?;
     let (before, from) = requests.split_at_checked(first)?;
     let mut all = from.iter().chain(before);
     all.find_map(|request| {
@@ -165,7 +165,7 @@ fn uniform_request(
 struct Choice(u64);
 
 impl Choice {
-    fn below(&mut self, length: usize) -> Option<usize> {
+    fn random_below(&mut self, length: usize) -> Option<usize> {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -176,7 +176,7 @@ impl Choice {
     }
 
     fn of<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        let index = self.below(items.len())?;
+        let index = self.random_below(items.len())?;
         items.get(index)
     }
 }

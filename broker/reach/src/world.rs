@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub use self::change::{ChangeError, ChangedObject};
 pub use self::object::{Pod, Secret};
-pub use self::snapshot::{MAX_SNAPSHOT_BYTES, SnapshotError, SnapshotNote};
+pub use self::snapshot::{MAX_SNAPSHOT_BYTES, SnapshotError, SnapshotNote, take_items};
 use crate::actor::Actor;
 use crate::doubt::Doubt;
 use crate::list::{ListKind, Lists};
@@ -98,6 +98,18 @@ pub enum ObjectError {
         /// Its name.
         name: String,
     },
+    /// The object is of a version whose meaning is not known here.
+    #[error(
+        "the {object} has the apiVersion {version:?}, and {judged} is judged; fix: give it as kubectl get RESOURCE.{judged} prints it"
+    )]
+    OtherVersion {
+        /// Its kind and name.
+        object: String,
+        /// Its version.
+        version: String,
+        /// The version that is judged.
+        judged: &'static str,
+    },
     /// Two readings of one object differ.
     #[error("there are two different readings of {0}; fix: keep the newer one")]
     Contradiction(String),
@@ -178,51 +190,69 @@ impl Hub {
     /// # Errors
     /// [`ObjectError`].
     pub fn add(&mut self, object: Value) -> Result<(), ObjectError> {
-        let kind = object
-            .get("kind")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let text = |field: &str| {
+            object
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let (kind, version) = (text("kind"), text("apiVersion"));
         let name = object::full_name(&object);
+        let is_secret = kind == "PartialObjectMetadata" && version.starts_with("meta.k8s.io/");
+        let list = match ListKind::of_object(kind, version) {
+            Ok(None) if is_secret => ListKind::Secrets,
+            Ok(Some(list)) => list,
+            Ok(None) => return Ok(()),
+            // RBAC has an error of its own for it.
+            Err(_) if version.starts_with("rbac.authorization.k8s.io/") => ListKind::Roles,
+            Err(judged) => {
+                return Err(ObjectError::OtherVersion {
+                    object: format!("{kind} {name}"),
+                    version: version.to_owned(),
+                    judged,
+                });
+            }
+        };
         let key = || object::key(&object);
-        match kind {
-            "ServiceAccount" => {
+        match list {
+            ListKind::ServiceAccounts => {
                 let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
                 let uid = uid.map(str::to_owned);
                 let accounts = Arc::make_mut(&mut self.accounts);
                 check_same(accounts.insert(key(), uid.clone()), &uid, kind, &name)
             }
-            "Namespace" => {
+            ListKind::Namespaces => {
                 let labels = Arc::new(object::labels(&object));
                 let namespaces = Arc::make_mut(&mut self.namespaces);
                 let known = namespaces.insert(key().1, Arc::clone(&labels));
                 check_same(known, &labels, kind, &name)
             }
-            "Pod" => {
+            ListKind::Pods => {
                 Arc::make_mut(&mut self.pods).push(Pod::of(&object));
                 Ok(())
             }
-            "Secret" | "PartialObjectMetadata" => {
+            ListKind::Secrets => {
                 let secret = Secret::of(&object);
                 let secrets = Arc::make_mut(&mut self.secrets);
                 check_same(secrets.insert(key(), secret.clone()), &secret, kind, &name)
             }
-            "TargetCluster" => self.add_target(&object, name),
-            "TargetAccess" => self.add_access(&object, name),
-            "AudiencePairing" => {
+            ListKind::TargetClusters => self.add_target(&object, name),
+            ListKind::TargetAccesses => self.add_access(&object, name),
+            ListKind::AudiencePairings => {
                 let pairs = Arc::new(object::pairs(&object));
                 check_same(self.pairs.replace(Arc::clone(&pairs)), &pairs, kind, &name)
             }
-            "ValidatingAdmissionPolicy" => {
-                self.add_admission(ListKind::AdmissionPolicies, &object, &name)
+            ListKind::AdmissionPolicies | ListKind::AdmissionPolicyBindings => {
+                self.add_admission(list, &object, &name)
             }
-            "ValidatingAdmissionPolicyBinding" => {
-                self.add_admission(ListKind::AdmissionPolicyBindings, &object, &name)
-            }
-            "CustomResourceDefinition" => {
+            ListKind::Definitions => {
                 Arc::make_mut(&mut self.definitions).insert(key().1);
                 Ok(())
             }
-            _ => add_rbac(&mut self.rbac, object),
+            ListKind::ClusterRoles
+            | ListKind::ClusterRoleBindings
+            | ListKind::Roles
+            | ListKind::RoleBindings => add_rbac(&mut self.rbac, object),
         }
     }
 

@@ -24,7 +24,7 @@ fn whole(lists: &Lists) -> Vec<&'static str> {
 
 #[test]
 fn a_file_makes_the_list_whole_that_it_is_named_after() {
-    let json = "{\"kind\": \"PodList\", \"items\": [{\"kind\": \"Pod\", \"metadata\": {\"name\": \"a\"}}], \"metadata\": {}}";
+    let json = "{\"kind\": \"PodList\", \"apiVersion\": \"v1\", \"items\": [{\"metadata\": {\"name\": \"a\"}}], \"metadata\": {}}";
     let page = EMPTY.replace("resourceVersion: \"\"", "continue: abc");
     let cut = PODS.split("kind: List").next().unwrap();
     let in_item = PODS.split("      name: c").next().unwrap();
@@ -49,7 +49,7 @@ fn a_file_makes_the_list_whole_that_it_is_named_after() {
         ("hub/pods.yaml", "metadata: {name: a}\n", &[], Some("cut")),
         (
             "hub/secrets.yaml",
-            "kind: Secret\nmetadata: {name: a, namespace: b}\ndata: {token: aHVudGVyMg==}\n",
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\ndata: {token: aHVudGVyMg==}\n",
             &["secrets"],
             Some("data"),
         ),
@@ -94,7 +94,9 @@ fn a_wrong_file_is_named_with_its_fix() {
     };
     let target = "kind: TargetCluster\napiVersion: keyferry.dev/v1alpha1\nmetadata: {name: prod}\n";
     let account = |uid: &str| {
-        format!("kind: ServiceAccount\nmetadata: {{name: a, namespace: b, uid: {uid}}}\n")
+        format!(
+            "apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: a, namespace: b, uid: {uid}}}\n"
+        )
     };
     let mut lines = Vec::new();
     for files in [
@@ -104,6 +106,9 @@ fn a_wrong_file_is_named_with_its_fix() {
         two(&role("get"), &role("get")),
         two(&account("u"), &account("v")),
         two(target, ""),
+        two(&target.replace("v1alpha1", "v2"), ""),
+        two(&role("get").replace("/v1", "/v1beta1"), ""),
+        two("apiVersion: v2\nkind: Pod\nmetadata: {name: a}\n", ""),
         two(
             "kind: Role\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: a}\n",
             "",
@@ -127,4 +132,84 @@ fn a_wrong_file_is_named_with_its_fix() {
         });
     }
     insta::assert_snapshot!("wrong-files", lines.join("\n"));
+}
+
+/// An apiserver leaves kind and version out in the items of a list of one kind. Skipping those would
+/// make a list whole without its objects, so that answers say no.
+#[test]
+fn an_item_has_the_kind_of_its_list_unless_it_has_its_own() {
+    const ROLE: &str = r#""metadata": {"name": "found"}, "rules": []"#;
+    const V1: &str = r#""apiVersion": "rbac.authorization.k8s.io/v1""#;
+    let own = |version: &str, kind: &str| {
+        format!(r#"{{"apiVersion": "{version}", "kind": "{kind}", {ROLE}}}"#)
+    };
+    let list = |version: &str, kind: &str, item: &str| {
+        format!(r#"{{{version}, "kind": "{kind}", "metadata": {{}}, "items": [{item}]}}"#)
+    };
+    let bare = format!("{{{ROLE}}}");
+    let raw = list(V1, "ClusterRoleList", &bare);
+    let core = r#""apiVersion": "v1""#;
+    let metadata = list(
+        r#""apiVersion": "meta.k8s.io/v1""#,
+        "PartialObjectMetadataList",
+        &bare,
+    );
+    for (case, text, is_whole, is_found) in [
+        ("raw", raw.clone(), true, true),
+        (
+            "raw as YAML",
+            raw.replace("{\"apiVersion", "--- {\"apiVersion"),
+            true,
+            true,
+        ),
+        ("a list in a list", list(core, "List", &raw), true, true),
+        (
+            "its own kind",
+            list(
+                core,
+                "List",
+                &own("rbac.authorization.k8s.io/v1", "ClusterRole"),
+            ),
+            true,
+            true,
+        ),
+        (
+            "its own kind in a list of another",
+            list(
+                core,
+                "PodList",
+                &own("rbac.authorization.k8s.io/v1", "ClusterRole"),
+            ),
+            true,
+            true,
+        ),
+        (
+            "another group",
+            list(core, "List", &own("example.com/v1", "ClusterRole")),
+            true,
+            false,
+        ),
+        ("no kind", list(core, "List", &bare), false, false),
+        (
+            "no version",
+            list(r#""a": 1"#, "ClusterRoleList", &bare),
+            false,
+            false,
+        ),
+        ("items that are none", list(core, "List", "1"), false, false),
+        (
+            "a list that is cut in a list",
+            list(core, "List", r#"{"kind": "RoleList"}"#),
+            false,
+            false,
+        ),
+        ("metadata alone", metadata, false, false),
+    ] {
+        let mut world = new_world();
+        world.add_file("hub/clusterroles.yaml", &text).unwrap();
+        let lists = &world.hub.lists;
+        assert_eq!(lists.is_whole(ListKind::ClusterRoles), is_whole, "{case}");
+        let is_read = format!("{world:?}").contains("found");
+        assert_eq!(is_read && case != "metadata alone", is_found, "{case}");
+    }
 }

@@ -81,7 +81,7 @@ fn requests() -> Vec<Request> {
 
 pub(super) async fn every_decided_cell_is_what_the_target_does(world: Arc<Stage>) -> TestResult {
     let began = std::time::Instant::now();
-    let snapshot = read_world(&world).await?;
+    let snapshot = read_world(&world, print_list).await?;
     let live = super::live::read_answers(&world, None).await?;
     let first = ("get", "apps", "deployments", "apps", "");
     let read_from_files = words_of(&snapshot, &first).into_iter();
@@ -210,18 +210,21 @@ pub(super) fn words_of(
         .collect()
 }
 
-/// Reads the hub and the targets as a person does: what kubectl prints, file by file.
-async fn read_world(on_hub: &Stage) -> Result<World, TestError> {
+/// Reads the hub and the targets list by list, as the files of a snapshot.
+pub(super) async fn read_world(
+    on_hub: &Stage,
+    read_list: impl AsyncFn(&ControlPlane, ListKind) -> Result<String, TestError>,
+) -> Result<World, TestError> {
     let mut world = World::new(Namespace::new("keyferry-system")?);
     world.hub.issuer = Some(ISSUER.to_owned());
     for kind in ListKind::ALL {
-        let text = list(&on_hub.hub, kind).await?;
+        let text = read_list(&on_hub.hub, kind).await?;
         world.add_file(&format!("hub/{}.yaml", kind.resource()), &text)?;
     }
     for plane in on_hub.planes() {
         let folder = format!("targets/{}", ObjectName::new(plane.name())?);
         for kind in ListKind::RBAC {
-            let text = list(plane, kind).await?;
+            let text = read_list(plane, kind).await?;
             world.add_file(&format!("{folder}/rbac/{}.yaml", kind.resource()), &text)?;
         }
         let file = std::fs::read_to_string(plane.authentication_config_path()?)?;
@@ -233,7 +236,8 @@ async fn read_world(on_hub: &Stage) -> Result<World, TestError> {
     Ok(world)
 }
 
-async fn list(plane: &ControlPlane, kind: ListKind) -> Result<String, TestError> {
+/// What a person gets of a list by kubectl.
+async fn print_list(plane: &ControlPlane, kind: ListKind) -> Result<String, TestError> {
     let output = plane
         .kubectl(&["get", kind.resource(), "-A", "-o", "yaml"])
         .await?;

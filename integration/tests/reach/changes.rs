@@ -5,16 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyferry_api::name::{Namespace, ObjectName};
+use keyferry_api::name::ObjectName;
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::on_hub::ISSUER;
+use keyferry_reach::Subject;
 use keyferry_reach::what_if::{Comparison, WayChange, compare_worlds};
 use keyferry_reach::world::{ChangedObject, World};
-use keyferry_reach::{ListKind, Subject};
 use serde_json::{Value, json};
 
-use super::cells::{REQUESTS, attributes_of, words_of};
+use super::cells::{REQUESTS, attributes_of, read_world, words_of};
 use super::stage::{SUBJECTS, Stage, rights_to_change};
 use super::truth::Truth;
 
@@ -399,55 +398,10 @@ async fn review_users(on_hub: &Stage, name: &str, predicted: &World) -> Result<u
     Err(format!("{name}: {wrong:#?}").into())
 }
 
-/// Reads the hub and the targets over their API.
+/// Reads the hub and the targets over their API, whose lists leave the kind of their items out.
 pub(super) async fn collect(on_hub: &Stage) -> Result<World, TestError> {
-    let mut world = World::new(Namespace::new("keyferry-system")?);
-    world.hub.issuer = Some(ISSUER.to_owned());
-    for kind in ListKind::ALL {
-        let text = list(&on_hub.hub, kind).await?;
-        world.add_file(&format!("hub/{}.yaml", kind.resource()), &text)?;
-    }
-    for plane in on_hub.planes() {
-        let folder = format!("targets/{}", ObjectName::new(plane.name())?);
-        for kind in ListKind::RBAC {
-            let text = list(plane, kind).await?;
-            world.add_file(&format!("{folder}/rbac/{}.yaml", kind.resource()), &text)?;
-        }
-        let file = std::fs::read_to_string(plane.authentication_config_path()?)?;
-        world.add_file(&format!("{folder}/authentication.yaml"), &file)?;
-        let version = plane.admin().get("/version").await?;
-        let release = version["gitVersion"].as_str().unwrap_or_default();
-        world.add_file(&format!("{folder}/release"), release)?;
-    }
-    Ok(world)
-}
-
-/// A list as kubectl prints it: with the kind of each item.
-async fn list(plane: &ControlPlane, kind: ListKind) -> Result<String, TestError> {
-    let group = match kind {
-        ListKind::ClusterRoles
-        | ListKind::ClusterRoleBindings
-        | ListKind::Roles
-        | ListKind::RoleBindings => "/apis/rbac.authorization.k8s.io/v1",
-        ListKind::ServiceAccounts | ListKind::Namespaces | ListKind::Pods | ListKind::Secrets => {
-            "/api/v1"
-        }
-        ListKind::TargetClusters | ListKind::TargetAccesses | ListKind::AudiencePairings => {
-            "/apis/keyferry.dev/v1alpha1"
-        }
-        ListKind::AdmissionPolicies | ListKind::AdmissionPolicyBindings => {
-            "/apis/admissionregistration.k8s.io/v1"
-        }
-        ListKind::Definitions => "/apis/apiextensions.k8s.io/v1",
-    };
-    let mut list = plane
-        .admin()
-        .get(&format!("{group}/{}", kind.resource()))
-        .await?;
-    let version = list["apiVersion"].clone();
-    for item in list["items"].as_array_mut().into_iter().flatten() {
-        item["apiVersion"] = version.clone();
-        item["kind"] = json!(kind.object_kind());
-    }
-    Ok(list.to_string())
+    read_world(on_hub, async |plane, kind| {
+        Ok(plane.admin().get(&kind.path(None)).await?.to_string())
+    })
+    .await
 }

@@ -3,11 +3,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Request;
 use http::{StatusCode, header};
+use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::https::HttpsServer;
 use keyferry_integration::parts::Minor;
 use keyferry_integration::runner::{TestError, TestResult};
@@ -38,10 +40,14 @@ pub(crate) async fn targets_are_compared_with_what_they_should_trust(place: Here
             subjects: &[format!("tenant-a:{RECONCILER}")],
         })
         .await?;
-    // Records every token, and refuses all.
+    // Records every token, and refuses all, later without an answer.
     let tokens = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&tokens);
+    let (seen, stalls) = (Arc::clone(&tokens), Arc::new(AtomicBool::new(false)));
+    let is_stalling = Arc::clone(&stalls);
     let routes = Router::new().fallback(async move |request: Request| {
+        if is_stalling.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
         let bearer = request.headers().get(header::AUTHORIZATION);
         seen.lock()
             .extend(bearer.and_then(|it| it.to_str().ok()).map(str::to_owned));
@@ -73,7 +79,7 @@ pub(crate) async fn targets_are_compared_with_what_they_should_trust(place: Here
     std::fs::write(folder.join("recorder.yaml"), kubeconfig.to_string())?;
 
     // What trust prints is what the target should have, and the target loads it.
-    facts_when(&shell, |facts| {
+    facts_when(&shell, "drift", |facts| {
         facts["behaviour"]["result"] == "matches" && facts["keys"]["result"] == "matches"
     })
     .await?;
@@ -82,7 +88,7 @@ pub(crate) async fn targets_are_compared_with_what_they_should_trust(place: Here
     let loaded = target.folder().join("authentication/config.yaml");
     replace(&shell.folder().join(FILE), &loaded)?;
     let matches = json!({ "result": "matches" });
-    let healthy = facts_when(&shell, |facts| facts["loadedFile"] == matches).await?;
+    let healthy = facts_when(&shell, "drift", |facts| facts["loadedFile"] == matches).await?;
     let all =
         json!({ "file": matches, "loadedFile": matches, "keys": matches, "behaviour": matches });
     assert_eq!(healthy, all);
@@ -101,7 +107,7 @@ pub(crate) async fn targets_are_compared_with_what_they_should_trust(place: Here
         "{named}"
     );
     replace(&shell.folder().join(FILE), &loaded)?;
-    let refused = facts_when(&shell, |facts| facts["loadedFile"] == matches).await?;
+    let refused = facts_when(&shell, "drift", |facts| facts["loadedFile"] == matches).await?;
     let why = refused["behaviour"]["differences"].to_string();
     assert!(
         why.contains("refuses the token of tenant-a/reconciler"),
@@ -142,6 +148,8 @@ pub(crate) async fn targets_are_compared_with_what_they_should_trust(place: Here
         !audiences.contains(&json!(audience("drift"))),
         "{audiences:?}"
     );
+    stalls.store(true, Ordering::Relaxed);
+    an_interruption_leaves_nothing_at_the_target(&shell).await?;
     for kind in [
         "targetaccesses/drift -n tenant-a",
         "targetaccesses/recorder -n tenant-a",
@@ -149,6 +157,81 @@ pub(crate) async fn targets_are_compared_with_what_they_should_trust(place: Here
         "targetclusters/recorder",
     ] {
         shell.run(&format!("kubectl delete {kind}")).await?;
+    }
+    Ok(())
+}
+
+/// Ctrl-C while one target does not answer and another one was asked.
+async fn an_interruption_leaves_nothing_at_the_target(shell: &Shell) -> TestResult {
+    const OBJECTS: &str = "kubectl --kubeconfig kubeconfigs/drift get -A -o name \
+        clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,secrets,configmaps | sort";
+    let before = shell.run(OBJECTS).await?;
+    assert!(
+        before.status.success() && !before.stdout.is_empty(),
+        "{before:?}"
+    );
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let command = format!("timeout --preserve-status --signal={signal} 4 {COMMAND}");
+        let output = shell.run(&command).await?;
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(output.stdout, b"", "{output:?}");
+    }
+    assert_eq!(shell.run(OBJECTS).await?.stdout, before.stdout);
+    Ok(())
+}
+
+/// A target that trusts a managed issuer: each edit of its file is named alone, a rewrite is silent, and
+/// no token of the hub is sent.
+pub(super) async fn compares_a_managed_issuer(
+    shell: &Shell,
+    plane: &ControlPlane,
+    name: &str,
+) -> TestResult {
+    let folder = shell.folder().join("kubeconfigs");
+    std::fs::create_dir_all(&folder)?;
+    std::fs::copy(plane.admin_kubeconfig(), folder.join(name))?;
+    let file = folder.join(format!("{name}.authentication.yaml"));
+    std::fs::copy(plane.authentication_config_path()?, &file)?;
+    let matches = json!({ "result": "matches" });
+    let healthy = facts_when(shell, name, |facts| {
+        facts["loadedFile"] == matches && facts["keys"] == matches
+    })
+    .await?;
+    assert_eq!(healthy["file"], matches, "{healthy}");
+    let why = healthy["behaviour"]["why"].as_str().unwrap_or_default();
+    assert_eq!(why, "no access to it has a token that the hub issues");
+
+    let text = std::fs::read_to_string(&file)?;
+    let issuer = format!("/issuers/{name}");
+    let edits = [
+        (
+            "audience",
+            format!("https://{name}"),
+            "https://else".to_owned(),
+        ),
+        ("issuer", issuer.clone(), format!("{issuer}-else")),
+        ("prefix", "hub:".to_owned(), "other:".to_owned()),
+        ("subjects", format!("{name}-one"), "else-one".to_owned()),
+    ];
+    let mut lines = Vec::new();
+    for (case, from, to) in edits {
+        assert!(text.contains(&from), "{case}: {text}");
+        std::fs::write(&file, text.replace(&from, &to))?;
+        let compared = trust(&facts_now(shell).await?, name);
+        let differences = compared["file"]["differences"].as_array().cloned();
+        let differences = differences.unwrap_or_default();
+        assert!(!differences.is_empty(), "{case}: {compared}");
+        assert_eq!(compared["keys"], matches, "{case}: {compared}");
+        lines.push(format!("{case}: {differences:?}"));
+    }
+    eprintln!("drift of a managed issuer: {}", lines.join("\n"));
+    for (case, text) in [
+        ("comments", format!("# of ours\n{text}# end\n")),
+        ("line ends of Windows", text.replace('\n', "\r\n")),
+    ] {
+        std::fs::write(&file, text)?;
+        let compared = trust(&facts_now(shell).await?, name);
+        assert_eq!(compared["file"], matches, "{case}: {compared}");
     }
     Ok(())
 }
@@ -169,13 +252,22 @@ fn trust(facts: &Value, name: &str) -> Value {
         .unwrap_or_default()
 }
 
-/// Runs the command until the comparisons of the target are as wanted.
-async fn facts_when(shell: &Shell, is_wanted: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
+async fn facts_now(shell: &Shell) -> Result<Value, TestError> {
+    let output = shell.run(COMMAND).await?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Runs the command until the comparisons of a target are as wanted.
+async fn facts_when(
+    shell: &Shell,
+    name: &str,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> Result<Value, TestError> {
     let deadline = Instant::now() + LIMIT;
     loop {
         let output = shell.run(COMMAND).await?;
         let facts: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let compared = trust(&facts, "drift");
+        let compared = trust(&facts, name);
         if is_wanted(&compared) {
             return Ok(compared);
         }

@@ -108,6 +108,7 @@ pub(crate) async fn onboards_a_managed_issuer(place: Here) -> TestResult {
     }
     journey.write_file_of_managed_issuer(&said).await?;
     journey.proven_by_the_server(&command).await?;
+    super::drift::compares_a_managed_issuer(&journey.shell, &journey.plane, name).await?;
     let remove =
         format!("keyferry offboard target {name} --with-accesses --entry-removed --remove");
     let (code, said) = journey.run(&remove).await?;

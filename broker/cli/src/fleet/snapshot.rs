@@ -18,10 +18,14 @@ use serde_json::Value;
 use super::sources;
 use crate::args::HubArgs;
 use crate::command_error::CommandError;
-use crate::ui;
 use crate::yaml_document::yaml_of_document;
+use crate::{signals, ui};
 
 #[derive(Args)]
+#[command(
+    after_long_help = "Exit codes: 0 if the folder was written, 1 if not, 2 for a mistake in the call, \
+                       130 or 143 if Ctrl-C or SIGTERM ended it; then nothing of it is left."
+)]
 pub(crate) struct SnapshotArgs {
     /// The folder to write: a new one, or an empty one.
     ///
@@ -43,7 +47,13 @@ pub(crate) struct SnapshotArgs {
 }
 
 pub(crate) async fn run(args: SnapshotArgs) -> ExitCode {
-    match write_snapshot(&args).await {
+    let interruption = signals::interruption();
+    // A signal would leave the unfinished folder, which is removed where the future is dropped.
+    let written = tokio::select! {
+        written = write_snapshot(&args) => written,
+        code = interruption => return code,
+    };
+    match written {
         Ok(text) => ui::finish(&text),
         Err(error) => ui::command_failed(&error),
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use keyferry_api::config::MAX_CONFIG_BYTES;
 use keyferry_api::name::ObjectName;
-use keyferry_reach::world::ChangedObject;
+use keyferry_reach::world::{ChangedObject, take_items};
 use serde_json::Value;
 
 use crate::command_error::CommandError;
@@ -38,8 +38,9 @@ impl ChangeFile {
             .map_err(|error| CommandError::of_line(&error.to_string()))?;
         let text = String::from_utf8(bytes)
             .map_err(|_| CommandError::new(format!("{} is not UTF-8", path.display())))?;
-        let file = Self::parse(&text, target)
-            .map_err(|problem| CommandError::of_line(&format!("{}: {problem}", path.display())))?;
+        let file = Self::parse(&text, target).map_err(|problem| {
+            CommandError::of_quoting_line(&format!("{}: {problem}", path.display()))
+        })?;
         Ok(file)
     }
 
@@ -48,7 +49,7 @@ impl ChangeFile {
         let mut objects = BTreeSet::new();
         for (line, document) in split_documents(text) {
             let value: Value = serde_saphyr::from_str(&document)
-                .map_err(|_| format!("line {line}: this document cannot be read as YAML or JSON; fix: give what kubectl apply takes"))?;
+                .map_err(|_| format!("line {line}: this document cannot be read as YAML or JSON, or has too many values; fix: give what kubectl apply takes, in smaller documents"))?;
             for (line, value) in items(line, &document, value)? {
                 let object = ChangedObject::of(&value, target)
                     .map_err(|error| format!("line {line}: {error}"))?;
@@ -113,14 +114,18 @@ fn is_content(line: &str) -> bool {
 
 /// The items of a list, or the object itself.
 fn items(line: usize, document: &str, mut value: Value) -> Result<Vec<(usize, Value)>, String> {
-    let kind = value["kind"].as_str().unwrap_or_default().to_owned();
-    let Some(item_kind) = kind.strip_suffix("List") else {
+    let is_list = value["kind"]
+        .as_str()
+        .is_some_and(|it| it.ends_with("List"));
+    // A kind may end so and be none, which has a name.
+    let is_named = value["metadata"]["name"].is_string() && value.get("items").is_none();
+    if !is_list || is_named {
         return Ok(vec![(line, value)]);
-    };
+    }
     let is_page = value["metadata"]["continue"]
         .as_str()
         .is_some_and(|it| !it.is_empty());
-    let Some(Value::Array(listed)) = value.get_mut("items").map(Value::take) else {
+    let Some(listed) = take_items(&mut value) else {
         return Err(format!(
             "line {line}: the list has no items; fix: give it whole"
         ));
@@ -132,18 +137,11 @@ fn items(line: usize, document: &str, mut value: Value) -> Result<Vec<(usize, Va
     }
     let starts = lines_of_items(line, document);
     let is_known = starts.len() == listed.len();
-    let version = value["apiVersion"].clone();
-    let complete = |(index, mut item): (usize, Value)| {
-        if let Some(fields) = item.as_object_mut().filter(|_| !item_kind.is_empty()) {
-            fields
-                .entry("apiVersion")
-                .or_insert_with(|| version.clone());
-            fields.entry("kind").or_insert_with(|| item_kind.into());
-        }
+    let with_line = |(index, item): (usize, Value)| {
         let own = starts.get(index).filter(|_| is_known);
         (own.copied().unwrap_or(line), item)
     };
-    Ok(listed.into_iter().enumerate().map(complete).collect())
+    Ok(listed.into_iter().enumerate().map(with_line).collect())
 }
 
 /// The lines at which the items of a list begin, if they are written one below the other.

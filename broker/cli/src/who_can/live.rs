@@ -1,23 +1,26 @@
 //! Reads the hub and targets with the user's own rights, into memory alone, and compares a sample of
 //! what RBAC says with what the hub answers.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use keyferry_api::foreign_text::ForeignText;
+use keyferry_api::foreign_text::{ForeignText, one_line};
 use keyferry_api::name::ObjectName;
 use keyferry_client::ClientError;
 use keyferry_client::target_trust::TargetReader;
-use keyferry_hub::client::HubClient;
+use keyferry_hub::client::{HubClient, MAX_PAGE_BYTES};
 use keyferry_hub::ports::HubError;
 use keyferry_kube_rbac::RequestTarget;
 use keyferry_reach::ListKind;
 use keyferry_reach::answer::{Answers, Question, answer_question};
 use keyferry_reach::report::Report;
 use keyferry_reach::sample::{SampledCell, sample_cells};
-use keyferry_reach::world::{ObjectError, TargetFiles, World};
+use keyferry_reach::world::{MAX_SNAPSHOT_BYTES, ObjectError, TargetFiles, World};
 use serde_json::{Value, json};
 
 use crate::args::HubArgs;
@@ -29,10 +32,14 @@ use crate::ui;
 const PAGE_OBJECTS: u32 = 500;
 /// How many objects of one list are kept.
 const MAX_OBJECTS: usize = 300_000;
+/// The most characters of a warning, which may repeat a name of any length.
+const MAX_WARNING_CHARS: usize = 500;
 /// How long one list may take, however slowly its pages come.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
-/// How many pages of metadata one list may have.
-const MAX_METADATA_PAGES: usize = 2_000;
+/// The most bytes of one list of the hub, as JSON and without what no answer needs.
+const MAX_HUB_LIST_BYTES: u64 = 128 << 20;
+/// The most bytes of one list of a target, so that no target takes the room of the others.
+const MAX_TARGET_LIST_BYTES: u64 = 16 << 20;
 /// How many cells are compared with the hub.
 const SAMPLED_CELLS: usize = 200;
 /// How many targets, or cells, are asked about at the same time.
@@ -48,6 +55,11 @@ pub(super) async fn connect(hub: &HubArgs) -> Result<(HubClient, String), Comman
     Ok((HubClient::new(config)?, namespace))
 }
 
+/// What is read of the hub and of targets together, in bytes.
+pub(super) fn read_budget() -> AtomicU64 {
+    AtomicU64::new(MAX_SNAPSHOT_BYTES)
+}
+
 /// Reads every list of the hub. One that is refused is read in the own namespace, and what was not
 /// read is unknown to every answer.
 ///
@@ -57,14 +69,20 @@ pub(super) async fn read_hub(
     client: &HubClient,
     own_namespace: &str,
     world: &mut World,
+    bytes_left: &AtomicU64,
 ) -> Result<(), CommandError> {
     let hub = &mut world.hub;
+    let reader = ListReader {
+        client,
+        list_limit: MAX_HUB_LIST_BYTES,
+        bytes_left,
+    };
     for kind in ListKind::ALL {
         let is_object = matches!(kind, ListKind::TargetClusters | ListKind::TargetAccesses);
         if is_object && hub.is_configured() {
             continue;
         }
-        let read = read_list(client, kind, None, |object| hub.add(object)).await;
+        let read = reader.read_list(kind, None, |object| hub.add(object)).await;
         let fault = match read {
             Ok(()) => {
                 hub.lists.note_whole(kind);
@@ -92,7 +110,7 @@ pub(super) async fn read_hub(
         note_unread("the hub", kind, &fault);
         let is_refused = matches!(fault, ListFault::Hub(HubError::Forbidden(_)));
         if is_refused && kind.is_namespaced() {
-            let read = read_list(client, kind, Some(own_namespace), |object| hub.add(object));
+            let read = reader.read_list(kind, Some(own_namespace), |object| hub.add(object));
             if read.await.is_ok() {
                 hub.lists.note_namespace(kind, own_namespace);
             }
@@ -103,14 +121,18 @@ pub(super) async fn read_hub(
 
 /// Reads RBAC and the release of each target that the folder has a kubeconfig of. A target that does
 /// not answer hides no other.
-pub(super) async fn read_targets(folder: &Path, world: &mut World) -> Result<(), CommandError> {
+pub(super) async fn read_targets(
+    folder: &Path,
+    world: &mut World,
+    bytes_left: &AtomicU64,
+) -> Result<(), CommandError> {
     let folder = read_target_folder(folder, |_| true)?;
     for (name, text) in folder.authentication {
         let files = Arc::make_mut(world.targets.entry(name).or_default());
         files.authentication = Some(text.into_bytes());
     }
     let read = stream::iter(folder.kubeconfigs).map(|(name, path)| async move {
-        let files = read_target(&name, path).await;
+        let files = read_target(&name, path, bytes_left).await;
         (name, files)
     });
     let read: Vec<(ObjectName, Option<TargetFiles>)> =
@@ -125,7 +147,11 @@ pub(super) async fn read_targets(folder: &Path, world: &mut World) -> Result<(),
     Ok(())
 }
 
-async fn read_target(name: &ObjectName, kubeconfig: PathBuf) -> Option<TargetFiles> {
+async fn read_target(
+    name: &ObjectName,
+    kubeconfig: PathBuf,
+    bytes_left: &AtomicU64,
+) -> Option<TargetFiles> {
     let target = match TargetReader::open(&kubeconfig).await {
         Ok(target) => target,
         Err(error) => {
@@ -141,8 +167,16 @@ async fn read_target(name: &ObjectName, kubeconfig: PathBuf) -> Option<TargetFil
     files.release = version
         .ok()
         .and_then(|version| version["gitVersion"].as_str()?.parse().ok());
+    let reader = ListReader {
+        client,
+        list_limit: MAX_TARGET_LIST_BYTES,
+        bytes_left,
+    };
     for kind in ListKind::RBAC {
-        match read_list(client, kind, None, |object| files.add(object)).await {
+        match reader
+            .read_list(kind, None, |object| files.add(object))
+            .await
+        {
             Ok(()) => files.lists.note_whole(kind),
             Err(fault) => note_unread(&format!("target {name}"), kind, &fault),
         }
@@ -156,136 +190,138 @@ enum ListFault {
     Object(ObjectError),
     TooSlow,
     TooMany,
+    /// The list, or all lists together, have more than this many bytes.
+    TooLarge(&'static str, u64),
 }
 
 fn note_unread(cluster: &str, kind: ListKind, fault: &ListFault) {
     let why = match fault {
+        ListFault::Hub(HubError::TooLarge) => {
+            format!("an object has more than {} MiB", MAX_PAGE_BYTES >> 20)
+        }
         ListFault::Hub(error) => error.to_string(),
         ListFault::Object(error) => error.to_string(),
         ListFault::TooSlow => format!("the list took more than {} s", LIST_TIMEOUT.as_secs()),
         ListFault::TooMany => format!("there are more than {MAX_OBJECTS} objects"),
+        ListFault::TooLarge(subject, bytes) => format!("{subject} more than {} MiB", bytes >> 20),
     };
     let resource = kind.resource();
-    ui::note(&ui::plain(&format!(
-        "warning: {resource} of {cluster} were not read whole: {why}"
-    )));
+    let warning = format!("warning: {resource} of {cluster} were not read whole: {why}");
+    ui::note(&one_line(&warning, MAX_WARNING_CHARS));
 }
 
-/// Reads one list object by object.
-async fn read_list(
-    client: &HubClient,
-    kind: ListKind,
-    namespace: Option<&str>,
-    mut add: impl FnMut(Value) -> Result<(), ObjectError>,
-) -> Result<(), ListFault> {
-    let path = path_of(kind, namespace);
-    let (mut fault, mut objects) = (None, 0_usize);
-    let mut keep = |object: Value, secret_type: Option<&str>| {
-        objects += 1;
-        if objects > MAX_OBJECTS {
-            fault.get_or_insert(ListFault::TooMany);
-        } else if let Err(error) = add(typed(object, kind, secret_type)) {
-            fault.get_or_insert(ListFault::Object(error));
-        }
-    };
-    let reading = async {
-        match kind {
-            // The values never leave the apiserver, but it selects by the type.
-            ListKind::Secrets => {
-                for (operator, secret_type) in [("=", TOKEN_TYPE), ("!=", "Opaque")] {
-                    let path = format!("{path}?fieldSelector=type{operator}{TOKEN_TYPE}");
-                    read_metadata(client, &path, |item| keep(item, Some(secret_type))).await?;
-                }
-                Ok(())
+/// A cluster whose lists are read, and how much of them is kept.
+struct ListReader<'a> {
+    client: &'a HubClient,
+    /// The most bytes of one list.
+    list_limit: u64,
+    /// What may still be read of all clusters together.
+    bytes_left: &'a AtomicU64,
+}
+
+impl ListReader<'_> {
+    /// Reads one list object by object.
+    async fn read_list(
+        &self,
+        kind: ListKind,
+        namespace: Option<&str>,
+        mut add: impl FnMut(Value) -> Result<(), ObjectError>,
+    ) -> Result<(), ListFault> {
+        let path = kind.path(namespace);
+        let (mut object_fault, mut objects, mut bytes) = (None, 0_usize, 0_u64);
+        // A page that was too large is read again, and no one else compares Pods by their names.
+        let mut pods = BTreeSet::new();
+        let mut visit = |object: Value, secret_type: Option<&str>| {
+            let object = reduced(typed(object, kind, secret_type));
+            let size = u64::try_from(object.to_string().len()).unwrap_or(u64::MAX);
+            (objects, bytes) = (objects + 1, bytes.saturating_add(size));
+            let take = |left: u64| left.checked_sub(size);
+            if objects > MAX_OBJECTS {
+                return Some(ListFault::TooMany);
             }
-            ListKind::Definitions => {
-                read_metadata(client, &format!("{path}?"), |item| keep(item, None)).await
+            if bytes > self.list_limit {
+                return Some(ListFault::TooLarge("the list has", self.list_limit));
             }
-            _ => {
-                let keep = |item: Value| {
-                    keep(item, None);
-                    None::<()>
+            if self
+                .bytes_left
+                .fetch_update(Relaxed, Relaxed, take)
+                .is_err()
+            {
+                return Some(ListFault::TooLarge("all lists have", MAX_SNAPSHOT_BYTES));
+            }
+            let name = ["namespace", "name"].map(|field| object["metadata"][field].to_string());
+            if kind == ListKind::Pods && !pods.insert(name) {
+                return None;
+            }
+            if let Err(error) = add(object) {
+                object_fault.get_or_insert(ListFault::Object(error));
+            }
+            None
+        };
+        let reading = async {
+            // Of Secrets the apiserver sends no values, but it selects by the type.
+            let parts: &[_] = match kind {
+                ListKind::Secrets => &[("=", Some(TOKEN_TYPE)), ("!=", Some("Opaque"))],
+                _ => &[("", None)],
+            };
+            for (operator, secret_type) in parts {
+                let (path, accept) = match kind {
+                    ListKind::Secrets => (
+                        format!("{path}?fieldSelector=type{operator}{TOKEN_TYPE}"),
+                        METADATA,
+                    ),
+                    ListKind::Definitions => (path.clone(), METADATA),
+                    _ => (path.clone(), "application/json"),
                 };
-                let list = client.list(&path, PAGE_OBJECTS, "list", keep);
-                list.await.map(|_| ())
+                let visit = |object: Value| visit(object, *secret_type);
+                let read = self.client.visit_list(&path, accept, PAGE_OBJECTS, visit);
+                if let Some(fault) = read.await.map_err(ListFault::Hub)? {
+                    return Err(fault);
+                }
             }
+            Ok(())
+        };
+        match tokio::time::timeout(LIST_TIMEOUT, reading).await {
+            Ok(Ok(())) => object_fault.map_or(Ok(()), Err),
+            Ok(Err(fault)) => Err(fault),
+            Err(_) => Err(ListFault::TooSlow),
         }
-    };
-    match tokio::time::timeout(LIST_TIMEOUT, reading).await {
-        Ok(Ok(())) => fault.map_or(Ok(()), Err),
-        Ok(Err(error)) => Err(ListFault::Hub(error)),
-        Err(_) => Err(ListFault::TooSlow),
     }
 }
 
-/// Reads the metadata of a list, page by page. `path` has a query.
-async fn read_metadata(
-    client: &HubClient,
-    path: &str,
-    mut keep: impl FnMut(Value),
-) -> Result<(), HubError> {
-    let mut next = String::new();
-    for _ in 0..MAX_METADATA_PAGES {
-        let page = format!("{path}&limit={PAGE_OBJECTS}{next}");
-        let bytes = client.get(&page, METADATA).await?;
-        let mut page: Value =
-            serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable("list"))?;
-        let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) else {
-            return Err(HubError::Unreadable("list"));
-        };
-        items.into_iter().for_each(&mut keep);
-        next = match page.pointer("/metadata/continue").and_then(Value::as_str) {
-            Some(token) if !token.is_empty() => {
-                let token: String =
-                    url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
-                format!("&continue={token}")
-            }
-            _ => return Ok(()),
-        };
+/// The object without what no answer needs, so that the limits are about the rest.
+fn reduced(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        if let Some(annotations) = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut)
+        {
+            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        }
     }
-    Err(HubError::Unreadable("list"))
+    if object["kind"] == ListKind::Pods.object_kind() {
+        let phase = object.pointer("/status/phase").cloned();
+        object["status"] = json!({ "phase": phase });
+        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.retain(|field, _| {
+                ["serviceAccountName", "nodeName", "volumes"].contains(&field.as_str())
+            });
+        }
+    }
+    object
 }
 
 /// The object with its kind, which an apiserver leaves out of the items of a list.
 fn typed(mut object: Value, kind: ListKind, secret_type: Option<&str>) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.insert("kind".to_owned(), kind.object_kind().into());
-        fields.insert("apiVersion".to_owned(), group_version(kind).into());
+        fields.insert("apiVersion".to_owned(), kind.api_version().into());
         if let Some(secret_type) = secret_type {
             fields.insert("type".to_owned(), secret_type.into());
         }
     }
     object
-}
-
-fn group_version(kind: ListKind) -> &'static str {
-    match kind {
-        ListKind::ClusterRoles
-        | ListKind::ClusterRoleBindings
-        | ListKind::Roles
-        | ListKind::RoleBindings => "rbac.authorization.k8s.io/v1",
-        ListKind::ServiceAccounts | ListKind::Namespaces | ListKind::Pods | ListKind::Secrets => {
-            "v1"
-        }
-        ListKind::TargetClusters | ListKind::TargetAccesses | ListKind::AudiencePairings => {
-            "keyferry.dev/v1alpha1"
-        }
-        ListKind::AdmissionPolicies | ListKind::AdmissionPolicyBindings => {
-            "admissionregistration.k8s.io/v1"
-        }
-        ListKind::Definitions => "apiextensions.k8s.io/v1",
-    }
-}
-
-fn path_of(kind: ListKind, namespace: Option<&str>) -> String {
-    let version = group_version(kind);
-    let root = if version == "v1" { "api" } else { "apis" };
-    let namespace = namespace.map(|name| format!("namespaces/{name}/"));
-    let resource = kind.resource();
-    format!(
-        "/{root}/{version}/{}{resource}",
-        namespace.unwrap_or_default()
-    )
 }
 
 /// What the comparison with the hub says, for the report.

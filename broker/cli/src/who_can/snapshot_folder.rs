@@ -72,7 +72,7 @@ fn read_files(
                 &partial.path_of(&format!("{prefix}{}", file.display())),
                 &text,
             )
-            .map_err(|error| CommandError::of_line(&error.to_string()))?;
+            .map_err(|error| CommandError::of_quoting_line(&error.to_string()))?;
         notes.extend(added.and_then(|note| words(&note)));
     }
     Ok(notes)

@@ -184,16 +184,11 @@ impl Deliveries {
         }
         change["metadata"] =
             json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
-        match self
-            .context
-            .objects
-            .patch(&format!("{}/status", access_path(name)), &change)
-            .await
-        {
-            // The access is gone, or another status was written: the watch will show it.
-            Err(HubError::NotFound(_)) => return Ok(()),
-            outcome => drop(self.context.store.store_written(&outcome?)),
-        }
+        // 404 is an error too. Where the access is gone, the next run finds that out. A hub that starts
+        // may say so of one that is there, whose status would be lost until the next regular check.
+        let path = format!("{}/status", access_path(name));
+        let written = self.context.objects.patch(&path, &change).await?;
+        drop(self.context.store.store_written(&written));
         let truth = if ready.is_true() { "True" } else { "False" };
         let now = self.context.clock.now();
         let news = condition_state(&record.status, "Ready") != Some((truth, ready.reason.as_str()));

@@ -44,7 +44,7 @@ impl Judgement<'_> {
             health,
             target: object_name(&view.spec.target_cluster_ref.name),
             service_account: object_name(&view.spec.service_account_name),
-            callers: texts(&view.spec.callers),
+            callers: foreign_texts(&view.spec.callers),
             suspended: view.spec.suspend,
             deliveries,
             user: identity
@@ -310,7 +310,7 @@ fn unnamed() -> ObjectName {
     ObjectName::new(NO_NAME).expect("the constant is a name")
 }
 
-fn texts(texts: &[String]) -> Vec<ForeignText> {
+fn foreign_texts(texts: &[String]) -> Vec<ForeignText> {
     texts.iter().map(|text| ForeignText::new(text)).collect()
 }
 

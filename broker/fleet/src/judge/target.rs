@@ -116,7 +116,7 @@ impl Judgement<'_> {
         findings.extend(self.answer_findings(name, status, users));
         findings.extend(self.authority_finding(authority, &describe));
         for condition in PROBLEMS {
-            findings.extend(problem(status, condition));
+            findings.extend(condition_problem(status, condition));
         }
         let leader = Stated::of_target(status, "LeaderMissing").filter(Stated::is_true);
         findings.extend(leader.map(|stated| {
@@ -379,7 +379,7 @@ fn not_ready(status: &TargetClusterStatus, describe: &str) -> Option<Judged> {
 }
 
 /// What is unsafe, or differs from what was shipped.
-fn problem(status: &TargetClusterStatus, condition: &str) -> Option<Judged> {
+fn condition_problem(status: &TargetClusterStatus, condition: &str) -> Option<Judged> {
     let stated = Stated::of_target(status, condition).filter(Stated::is_true)?;
     let health = match MINOR_PROBLEMS.contains(&condition) {
         true => Health::Ready,

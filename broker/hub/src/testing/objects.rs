@@ -26,6 +26,8 @@ pub enum Failing {
     ConflictAt(usize),
     /// Calls with this verb whose path contains this text are answered 403.
     Forbidden(&'static str, &'static str),
+    /// Calls with this verb whose path contains this text are answered 404.
+    Absent(&'static str, &'static str),
     /// Calls with this verb whose path contains this text do not reach the hub.
     Unreachable(&'static str, &'static str),
     /// Calls with this verb whose path contains this text have an answer that cannot be read.
@@ -144,6 +146,9 @@ impl FakeObjects {
             }
             Some(Failing::Forbidden(one, text)) if one == verb && path.contains(text) => {
                 Err(HubError::Forbidden("no right".into()))
+            }
+            Some(Failing::Absent(one, text)) if one == verb && path.contains(text) => {
+                Err(HubError::NotFound("no such path".to_owned()))
             }
             Some(Failing::Unreachable(one, text)) if one == verb && path.contains(text) => {
                 Err(away())

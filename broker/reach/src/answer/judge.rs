@@ -212,7 +212,7 @@ impl<'a, 'w> Judge<'a, 'w> {
             miss: refused,
         };
         for arrival in &tokens {
-            self.weigh(index, target, arrival, &mut case);
+            self.judge_arrival(index, target, arrival, &mut case);
         }
         if target.cluster.is_some() {
             case.doubts.extend(self.doubts_of_accesses(closure));
@@ -254,7 +254,13 @@ impl<'a, 'w> Judge<'a, 'w> {
     }
 
     /// Adds what one token gives.
-    fn weigh(&self, index: usize, target: &TargetTokens<'w>, arrival: &Arrival, case: &mut Case) {
+    fn judge_arrival(
+        &self,
+        index: usize,
+        target: &TargetTokens<'w>,
+        arrival: &Arrival,
+        case: &mut Case,
+    ) {
         let Some(account) = self.search.accounts.get(arrival.account) else {
             return;
         };

@@ -46,7 +46,7 @@ impl<'w> ClusterRights<'w> {
         granted.doubts.extend(self.doubts_of_own_grants(granted));
     }
 
-    fn holdings<'a>(&self, granted: &'a Granted<'w>, right: Right) -> Vec<Holding<'a, 'w>> {
+    fn holdings_with<'a>(&self, granted: &'a Granted<'w>, right: Right) -> Vec<Holding<'a, 'w>> {
         let mut all = Vec::new();
         for set in &granted.sets {
             for (index, rule) in set.rules.iter().enumerate() {
@@ -62,12 +62,12 @@ impl<'w> ClusterRights<'w> {
     /// What the actor gets by bindings that it may write.
     fn bindable(&self, granted: &Granted<'w>) -> Vec<RuleSet<'w>> {
         let mut new = Vec::new();
-        let of_cluster_roles = self.holdings(granted, Right::BindClusterRole);
-        let of_roles = self.holdings(granted, Right::BindRole);
+        let of_cluster_roles = self.holdings_with(granted, Right::BindClusterRole);
+        let of_roles = self.holdings_with(granted, Right::BindRole);
         if of_cluster_roles.is_empty() && of_roles.is_empty() {
             return new;
         }
-        for write in self.holdings(granted, Right::CreateRoleBinding) {
+        for write in self.holdings_with(granted, Right::CreateRoleBinding) {
             if !write.names.allow_unnamed() {
                 continue;
             }
@@ -83,7 +83,7 @@ impl<'w> ClusterRights<'w> {
                 }
             }
         }
-        for write in self.holdings(granted, Right::CreateClusterRoleBinding) {
+        for write in self.holdings_with(granted, Right::CreateClusterRoleBinding) {
             if write.set.scope != Scope::Cluster || !write.names.allow_unnamed() {
                 continue;
             }
@@ -159,7 +159,7 @@ impl<'w> ClusterRights<'w> {
         let edits: Vec<Holding<'_, 'w>> = [Right::EditRoleBinding, Right::EditClusterRoleBinding]
             .into_iter()
             .flat_map(|right| {
-                self.holdings(granted, right)
+                self.holdings_with(granted, right)
                     .into_iter()
                     .map(move |it| (right, it))
             })
@@ -185,7 +185,7 @@ impl<'w> ClusterRights<'w> {
             let edit = edits.iter().find(|edit| {
                 edit.names.allow(&binding.id.name)
                     && scope_has_binding(edit.set.scope, binding)
-                    && self.edits(edit, binding)
+                    && self.is_about_kind_of(edit, binding)
             });
             if let (Some(bind), Some(edit)) = (bind, edit) {
                 let scope = scope_of(binding);
@@ -200,7 +200,7 @@ impl<'w> ClusterRights<'w> {
     }
 
     /// Whether the rule is about bindings of this kind.
-    fn edits(&self, edit: &Holding<'_, 'w>, binding: &Binding) -> bool {
+    fn is_about_kind_of(&self, edit: &Holding<'_, 'w>, binding: &Binding) -> bool {
         let right = match binding.id.kind {
             ObjectKind::ClusterRoleBinding => Right::EditClusterRoleBinding,
             _ => Right::EditRoleBinding,
@@ -216,11 +216,11 @@ impl<'w> ClusterRights<'w> {
             (Right::EscalateClusterRole, Right::EditClusterRole),
             (Right::EscalateRole, Right::EditRole),
         ] {
-            let escalates = self.holdings(granted, escalate);
+            let escalates = self.holdings_with(granted, escalate);
             if escalates.is_empty() {
                 continue;
             }
-            let edits = self.holdings(granted, edit);
+            let edits = self.holdings_with(granted, edit);
             for set in &granted.sets {
                 let Some(role) = set.role else { continue };
                 let is_kind = (role.id.kind == ObjectKind::ClusterRole)
@@ -242,7 +242,7 @@ impl<'w> ClusterRights<'w> {
                         set.scope.words()
                     )));
                     hops.extend(set.hops(self.target, 0, 0));
-                    new.push(everything(set.scope, hops));
+                    new.push(all_rights(set.scope, hops));
                 }
             }
         }
@@ -253,7 +253,7 @@ impl<'w> ClusterRights<'w> {
     /// for a no.
     fn doubts_of_own_grants(&self, granted: &Granted<'w>) -> Vec<Doubt> {
         let mut doubts = Vec::new();
-        let has = |right| !self.holdings(granted, right).is_empty();
+        let has = |right| !self.holdings_with(granted, right).is_empty();
         if has(Right::BindClusterRole) && !self.has_whole(ListKind::ClusterRoles) {
             doubts.push(self.list_doubt(ListKind::ClusterRoles, None));
         }
@@ -292,7 +292,7 @@ impl<'w> ClusterRights<'w> {
     }
 }
 
-fn everything<'w>(scope: Scope<'w>, hops: Vec<Hop>) -> RuleSet<'w> {
+fn all_rights<'w>(scope: Scope<'w>, hops: Vec<Hop>) -> RuleSet<'w> {
     RuleSet {
         scope,
         rules: &*EVERYTHING,

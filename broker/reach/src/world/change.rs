@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use keyferry_api::config::{StoredAccess, StoredTarget};
+use keyferry_api::foreign_text::one_line;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::service_account::ServiceAccount;
 use keyferry_core::pairing::accounts_by_audience;
@@ -18,6 +19,9 @@ use crate::hub_search::HubSearch;
 use crate::keyferry_mint::View;
 use crate::list::{ListKind, Lists};
 
+/// The most characters of a name in an error: no object of a cluster has more in kind, namespace and
+/// name.
+const MAX_NAME_CHARS: usize = 400;
 /// The account that tests audiences, in Keyferry's namespace.
 const CANARY: &str = "keyferry-canary";
 /// Kinds that change nobody's way, outside the namespaces of the hub and of Keyferry itself.
@@ -104,9 +108,10 @@ impl ChangedObject {
             || (changed.name.is_empty() && !is_file)
             || (list.is_some() && is_namespaced == changed.namespace.is_empty())
         {
-            return Err(ChangeError::Incomplete(
-                changed.to_string().trim().to_owned(),
-            ));
+            return Err(ChangeError::Incomplete(one_line(
+                changed.to_string().trim(),
+                MAX_NAME_CHARS,
+            )));
         }
         Ok(changed)
     }
@@ -146,7 +151,7 @@ impl ChangedObject {
             return None;
         }
         if let Some(list) = self.list() {
-            let own_version = api_version(list);
+            let own_version = list.api_version();
             return (version != own_version)
                 .then(|| format!("its apiVersion is {version}, and {own_version} is judged"));
         }
@@ -154,25 +159,6 @@ impl ChangedObject {
         let is_ours = ["", "kube-system", own_namespace].contains(&self.namespace.as_str());
         let is_harmless = HARMLESS_KINDS.contains(&(version, self.kind.as_str())) && !is_ours;
         (!is_harmless).then(|| "what this kind changes is not judged".to_owned())
-    }
-}
-
-fn api_version(list: ListKind) -> &'static str {
-    match list {
-        ListKind::ClusterRoles
-        | ListKind::ClusterRoleBindings
-        | ListKind::Roles
-        | ListKind::RoleBindings => "rbac.authorization.k8s.io/v1",
-        ListKind::ServiceAccounts | ListKind::Namespaces | ListKind::Pods | ListKind::Secrets => {
-            "v1"
-        }
-        ListKind::TargetClusters | ListKind::TargetAccesses | ListKind::AudiencePairings => {
-            "keyferry.dev/v1alpha1"
-        }
-        ListKind::AdmissionPolicies | ListKind::AdmissionPolicyBindings => {
-            "admissionregistration.k8s.io/v1"
-        }
-        ListKind::Definitions => "apiextensions.k8s.io/v1",
     }
 }
 
@@ -358,6 +344,8 @@ fn aggregate(policy: &mut keyferry_kube_rbac::Policy, lists: &Lists) -> Option<S
 }
 
 impl Hub {
+    /// Puts an object in the place of the former one. Copies no more of the hub than that: a change may
+    /// have thousands of objects.
     fn replace(
         &mut self,
         changed: &ChangedObject,
@@ -365,14 +353,19 @@ impl Hub {
         mut value: Value,
         now: Timestamp,
     ) -> Result<(), ChangeError> {
-        let invalid = || ChangeError::Invalid(changed.clone());
-        let former = self.clone();
+        match list {
+            ListKind::TargetClusters => return self.replace_target(changed, value, now),
+            ListKind::TargetAccesses => return self.replace_access(changed, value, now),
+            _ => {}
+        }
+        let key = (changed.namespace.clone(), changed.name.clone());
+        let former_uid = self.accounts.get(&key).cloned().flatten();
         let is_new = !self.remove(changed, list);
         match list {
             ListKind::Namespaces => {
                 let labels = &mut value["metadata"]["labels"];
                 if !labels.is_object() && !labels.is_null() {
-                    return Err(invalid());
+                    return Err(ChangeError::Invalid(changed.clone()));
                 }
                 labels["kubernetes.io/metadata.name"] = json!(changed.name);
                 if is_new {
@@ -380,47 +373,64 @@ impl Hub {
                     Arc::make_mut(&mut self.accounts).insert(account, None);
                 }
             }
-            ListKind::ServiceAccounts => {
-                let key = (changed.namespace.clone(), changed.name.clone());
-                value["metadata"]["uid"] = json!(former.accounts.get(&key).cloned().flatten());
-            }
-            ListKind::TargetClusters => {
-                let name = ObjectName::new(&changed.name).map_err(|_| invalid())?;
-                let stored = former.stored.targets.get(&name);
-                fill_metadata(&mut value, stored.map(|it| &it.record), now);
-                if is_new {
-                    value["status"]["issuer"] = json!(former.common_issuer());
-                }
-                StoredTarget::read_alone(&value).ok_or_else(invalid)?;
-                self.add(value.clone())?;
-                let new = self.stored.targets.get(&name);
-                if stored.is_some_and(|stored| new != Some(stored)) {
-                    raise_generation(&mut value);
-                    self.remove(changed, list);
-                }
-            }
-            ListKind::TargetAccesses => {
-                let name = changed.access_name().ok_or_else(invalid)?;
-                let stored = former.stored.accesses.get(&name);
-                fill_metadata(&mut value, stored.map(|it| &it.record), now);
-                let (_, access) = StoredAccess::read(&value).ok_or_else(invalid)?;
-                if access.read.is_err() {
-                    return Err(invalid());
-                }
-            }
+            ListKind::ServiceAccounts => value["metadata"]["uid"] = json!(former_uid),
             _ => {}
+        }
+        Ok(self.add(value)?)
+    }
+
+    fn replace_target(
+        &mut self,
+        changed: &ChangedObject,
+        mut value: Value,
+        now: Timestamp,
+    ) -> Result<(), ChangeError> {
+        let invalid = || ChangeError::Invalid(changed.clone());
+        let name = ObjectName::new(&changed.name).map_err(|_| invalid())?;
+        let issuer = self.common_issuer();
+        let former = Arc::make_mut(&mut self.stored).targets.remove(&name);
+        fill_metadata(&mut value, former.as_ref().map(|it| &it.record), now);
+        if former.is_none() {
+            value["status"]["issuer"] = json!(issuer);
+        }
+        StoredTarget::read_alone(&value).ok_or_else(invalid)?;
+        self.add(value.clone())?;
+        if former.is_some_and(|former| self.stored.targets.get(&name) != Some(&former)) {
+            raise_generation(&mut value);
+            self.remove(changed, ListKind::TargetClusters);
+            self.add(value)?;
+        }
+        Ok(())
+    }
+
+    fn replace_access(
+        &mut self,
+        changed: &ChangedObject,
+        mut value: Value,
+        now: Timestamp,
+    ) -> Result<(), ChangeError> {
+        let invalid = || ChangeError::Invalid(changed.clone());
+        let name = changed.access_name().ok_or_else(invalid)?;
+        let former = Arc::make_mut(&mut self.stored).accesses.remove(&name);
+        fill_metadata(&mut value, former.as_ref().map(|it| &it.record), now);
+        let (_, access) = StoredAccess::read(&value).ok_or_else(invalid)?;
+        if access.read.is_err() {
+            return Err(invalid());
         }
         Ok(self.add(value)?)
     }
 
     /// The issuer that all statuses name.
     fn common_issuer(&self) -> Option<String> {
-        let statuses = self.target_names().map(|name| self.target_status(name));
-        let issuers: BTreeSet<String> = statuses.filter_map(|status| status?.issuer).collect();
-        match issuers.len() {
-            1 => issuers.into_iter().next(),
-            _ => None,
-        }
+        let stored = self.stored.targets.values();
+        let issuers: BTreeSet<&str> = stored
+            .filter_map(|it| it.record.status.get("issuer")?.as_str())
+            .collect();
+        let mut issuers = issuers.into_iter();
+        issuers
+            .next()
+            .filter(|_| issuers.next().is_none())
+            .map(str::to_owned)
     }
 
     fn remove(&mut self, changed: &ChangedObject, list: ListKind) -> bool {

@@ -106,13 +106,17 @@ impl World {
         if !listed.is_whole {
             return Ok(Some(SnapshotNote::Cut(path.to_owned())));
         }
-        let mut has_data = false;
+        let (mut has_data, mut is_partial) = (false, false);
         for object in listed.objects {
+            is_partial |= object["kind"] == "PartialObjectMetadata";
             has_data |= object["kind"] == "Secret"
                 && (object.get("data").is_some() || object.get("stringData").is_some());
             self.hub.add(object).map_err(|error| in_file(path, error))?;
         }
-        note_list(&mut self.hub.lists, file, &ListKind::ALL);
+        // Metadata says all that counts of a Secret, and too little of anything else.
+        if !is_partial || file.starts_with("secrets.") {
+            note_list(&mut self.hub.lists, file, &ListKind::ALL);
+        }
         Ok(has_data.then(|| SnapshotNote::SecretData(path.to_owned())))
     }
 
@@ -165,11 +169,16 @@ fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
     }
     if let Some(items) = items_of_kubectl(text) {
         let objects = parse_items(&items.items).ok_or_else(syntax)?;
-        let head: Value = serde_saphyr::from_str(&items.head).map_err(|_| syntax())?;
-        return Ok(Listed {
-            objects,
-            is_whole: is_whole_list(&head),
-        });
+        let mut list: Value = serde_saphyr::from_str(&items.head).map_err(|_| syntax())?;
+        let Some(fields) = list.as_object_mut() else {
+            return Ok(Listed {
+                objects,
+                is_whole: false,
+            });
+        };
+        fields.insert("apiVersion".to_owned(), "v1".into());
+        fields.insert("items".to_owned(), objects.into());
+        return Ok(listed(vec![list]));
     }
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|_| syntax())?;
     Ok(listed(documents))
@@ -195,25 +204,46 @@ fn parse_items(items: &[String]) -> Option<Vec<Value>> {
     })
 }
 
-/// Takes the lists among documents apart.
-fn listed(documents: Vec<Value>) -> Listed {
+/// Takes the lists among documents apart, and those in lists.
+fn listed(mut documents: Vec<Value>) -> Listed {
     let (mut objects, mut is_whole) = (Vec::new(), true);
-    for mut document in documents {
-        match document.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => {
+    // The last one is taken first.
+    documents.reverse();
+    while let Some(mut document) = documents.pop() {
+        match take_items(&mut document) {
+            Some(items) => {
                 is_whole &= is_whole_list(&document);
-                objects.extend(items);
+                documents.extend(items.into_iter().rev());
             }
-            Some(_) => is_whole = false,
             None if document.is_null() => {}
             None => {
-                // What has no kind is the rest of something.
-                is_whole &= document.get("kind").is_some();
+                // What has no kind and version is the rest of something, or of a list that no one knows.
+                let is_named = |field: &str| document.get(field).is_some_and(Value::is_string);
+                is_whole &=
+                    is_named("kind") && is_named("apiVersion") && document.get("items").is_none();
                 objects.push(document);
             }
         }
     }
     Listed { objects, is_whole }
+}
+
+/// Takes the items out of a list. An apiserver leaves the kind and the version out in those of a
+/// list of one kind, so such an item gets what the list says. `None` if it is no list.
+pub fn take_items(list: &mut Value) -> Option<Vec<Value>> {
+    let Some(Value::Array(mut items)) = list.get_mut("items").map(Value::take) else {
+        return None;
+    };
+    let (version, kind) = (&list["apiVersion"], list["kind"].as_str());
+    let item_kind = kind.and_then(|kind| kind.strip_suffix("List"));
+    if let Some(kind) = item_kind.filter(|kind| !kind.is_empty()) {
+        for fields in items.iter_mut().filter_map(Value::as_object_mut) {
+            let own = fields.entry("apiVersion");
+            own.or_insert_with(|| version.clone());
+            fields.entry("kind").or_insert_with(|| kind.into());
+        }
+    }
+    Some(items)
 }
 
 /// kubectl writes the kind of a list after its items, so a list that was cut has none.

@@ -155,6 +155,10 @@ async fn a_refusal_of_the_hub_is_never_overlooked_as_an_outage() {
         );
     }
     world.hub.clear_faults();
+    // An apiserver that starts refuses reviews until it has read its own RBAC.
+    let kept = authenticator.authenticate(&token, Source::default()).await;
+    assert!(kept.is_ok(), "the hub's refusal of Keyferry is not kept");
+    world.clock.advance(Duration::from_secs(11));
     world.hub.delete_service_account("tenant-a", "reconciler");
     assert_eq!(
         authenticator

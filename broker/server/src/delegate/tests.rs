@@ -182,3 +182,28 @@ async fn an_earlier_answer_stands_while_the_hub_is_away_and_not_a_second_longer(
         Reason::HubUnreachable
     );
 }
+
+/// An apiserver that starts refuses reviews until it has read its own RBAC.
+#[tokio::test]
+async fn a_missing_right_of_keyferry_refuses_and_is_not_kept() {
+    let world = SmallWorld::start().await;
+    world.hub.grant(right());
+    let (delegations, deployer) = (delegations(&world), authenticated(&world, "deployer").await);
+    let account = account_of("tenant-a", "reconciler");
+    for code in [403, 401] {
+        let retry_after = None;
+        let fault = Fault::Status { code, retry_after };
+        world.hub.set_fault(Route::AccessReview, fault);
+        let refused = delegations.review_delegation(&deployer, &account).await;
+        assert_eq!(refused.unwrap_err(), Reason::ReviewForbidden, "{code}");
+        world.hub.clear_faults();
+        let allowed = delegations.review_delegation(&deployer, &account).await;
+        let allowed = allowed.unwrap();
+        assert!(
+            allowed.review == Review::Allowed && !allowed.stale,
+            "{code}"
+        );
+        // The next refusal is met with an earlier permission.
+        world.clock.advance(Duration::from_secs(10));
+    }
+}

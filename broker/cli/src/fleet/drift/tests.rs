@@ -244,3 +244,84 @@ fn flags_that_contradict_are_refused() {
         assert!(Line::try_parse_from(line.split(' ')).is_err(), "{line}");
     }
 }
+
+/// A change of the file of a target, at a JSON pointer.
+type FileEdit<'a> = (&'a str, Value);
+
+fn edited(file: &Value, (pointer, value): &FileEdit<'_>) -> String {
+    let mut file = file.clone();
+    let (parent, last) = pointer.rsplit_once('/').unwrap();
+    match file.pointer_mut(parent).unwrap() {
+        Value::Array(items) if last == "-" => items.push(value.clone()),
+        Value::Array(items) => items[last.parse::<usize>().unwrap()] = value.clone(),
+        Value::Object(members) if value.is_null() => drop(members.remove(last)),
+        parent => parent[last] = value.clone(),
+    }
+    file.to_string()
+}
+
+/// The file of a target with a managed issuer: each edit is named alone, and what changes no value is
+/// silent.
+#[test]
+fn the_file_of_a_managed_issuer_is_compared_by_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let [authority, other] = ["one", "other"].map(|name| {
+        let folder = folder.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        TestCa::create(name, &folder).unwrap()
+    });
+    let issuer = format!("{ISSUER}/issuers/managed");
+    let documents = format!("{issuer}/.well-known/openid-configuration");
+    let mut object = target("managed", &documents, authority.cert_pem());
+    object["spec"]["issuer"] = json!("Keyferry");
+    object["status"]["issuer"] = json!(issuer);
+    let mut snapshot = Snapshot::new(Source::Generated { seed: 1 }, now());
+    snapshot.add_object(&ReducedObject::of(&object));
+    let name = ObjectName::new("managed").unwrap();
+    let desires = Desires::of_files(None);
+    let desired = desires.desired_trust(&name, &snapshot.targets[&name], &snapshot);
+    let desired = desired.unwrap_or_else(|why| panic!("{why:?}"));
+    assert_eq!(desired.issuer(), issuer);
+    assert_eq!(desired.documents().discovery_url, documents);
+    let text = desired.file(Minor::V1_37);
+    let file: Value = serde_saphyr::from_str(&text).unwrap();
+    let compare = |text: &str| rows::file_row(Ok(&desired), Some(text), Minor::V1_37);
+    let rule = json!({ "claim": "hd", "requiredValue": "example.com" });
+    let edits: [FileEdit<'_>; 8] = [
+        ("/jwt/0/issuer/url", json!(ISSUER)),
+        ("/jwt/0/issuer/url", json!(format!("{issuer}/"))),
+        ("/jwt/0/issuer/audiences/0", json!("https://healthy.test")),
+        ("/jwt/0/issuer/audiences/-", json!("https://healthy.test")),
+        ("/jwt/0/issuer/discoveryURL", json!("https://else.test/x")),
+        (
+            "/jwt/0/issuer/certificateAuthority",
+            json!(other.cert_pem()),
+        ),
+        ("/jwt/0/issuer/certificateAuthority", Value::Null),
+        ("/jwt/0/claimValidationRules/-", rule),
+    ];
+    let mut lines = Vec::new();
+    for edit in &edits {
+        let compared = compare(&edited(&file, edit));
+        let Comparison::Differs { differences } = &compared else {
+            panic!("{edit:?}: {compared:?}");
+        };
+        assert_eq!(differences.len(), 1, "{edit:?}: {differences:?}");
+        lines.push(format!("{}: {}", edit.0, differences[0]));
+    }
+    let shown = lines.join("\n").replace(ISSUER, "ISSUER");
+    insta::assert_snapshot!("managed-issuer-edits", shown);
+
+    // A foreign entry is the admin's own, and so is what another hub has there.
+    let foreign = json!({ "issuer": { "url": "https://people.test", "audiences": ["x"] },
+        "claimMappings": { "username": { "claim": "sub", "prefix": "people:" } } });
+    for (case, text) in [
+        ("as printed", text.clone()),
+        ("comments", format!("# of ours\n{text}\n# end\n")),
+        ("JSON, its members sorted", file.to_string()),
+        ("a foreign entry", edited(&file, &("/jwt/-", foreign))),
+        ("line ends of Windows", text.replace('\n', "\r\n")),
+    ] {
+        assert_eq!(compare(&text), Comparison::Matches, "{case}");
+    }
+}

@@ -163,6 +163,21 @@ async fn a_token_that_is_replaced_before_its_status_stays_accounted_for() {
     assert_whole(&bench, "replaced");
 }
 
+/// A hub that starts may answer 404 for an access that is there. Nothing would ask again for minutes.
+#[tokio::test]
+async fn a_status_that_found_no_access_is_written_again() {
+    let mut bench = Bench::start().await;
+    bench.begin_with(secret());
+    bench
+        .objects
+        .fail(Some(Failing::Absent("patch", "/status")));
+    let next = bench.reconcile_once(&bench.process()).await;
+    assert_eq!(next, Next::Retry);
+    bench.objects.fail(None);
+    bench.reconcile_all(&bench.process()).await;
+    assert_eq!(bench.condition("Ready").1, "Ready");
+}
+
 /// The same, but policy withdraws the object.
 #[tokio::test]
 async fn a_token_that_is_taken_back_before_its_status_stays_accounted_for() {
