@@ -8,6 +8,7 @@ use keyferry_image::{Labels, keyferry};
 use tokio::process::Command;
 
 use crate::documents::repository;
+use crate::keyferry_process::KeyferryBinary;
 use crate::parts::PartError;
 use crate::process::run_to_end;
 use crate::runner::TestError;
@@ -35,13 +36,10 @@ impl PreviousVersion {
     /// printed.
     pub async fn build(name: &str, folder: &Path) -> Result<Self, TestError> {
         let commit = commit()?;
-        let tree = folder.join(&commit);
         let image = folder.join(format!("{commit}.tar"));
-        if !tree.exists() {
-            unpack(&commit, &tree).await?;
-        }
+        let tree = unpacked(&commit, folder).await?;
         if !image.exists() {
-            let binary = std::fs::read(compile(&commit, &tree, &folder.join("build")).await?)?;
+            let binary = std::fs::read(Self::build_binary(folder).await?.path())?;
             let labels = Labels {
                 version: "previous".to_owned(),
                 revision: commit,
@@ -53,6 +51,34 @@ impl PreviousVersion {
         }
         Ok(Self { tree, image })
     }
+
+    /// Builds its binary alone below `folder`, where it is kept between runs.
+    ///
+    /// # Errors
+    /// As [`PreviousVersion::build`].
+    pub async fn build_binary(folder: &Path) -> Result<KeyferryBinary, TestError> {
+        let commit = commit()?;
+        let kept = folder.join(format!("{commit}.keyferry"));
+        if !kept.exists() {
+            let tree = unpacked(&commit, folder).await?;
+            let partial = kept.with_extension("partial");
+            std::fs::copy(
+                compile(&commit, &tree, &folder.join("build")).await?,
+                &partial,
+            )?;
+            std::fs::rename(&partial, &kept)?;
+        }
+        Ok(KeyferryBinary::at(kept))
+    }
+}
+
+/// The files of a commit, which are unpacked the first time.
+async fn unpacked(commit: &str, folder: &Path) -> Result<PathBuf, TestError> {
+    let tree = folder.join(commit);
+    if !tree.exists() {
+        unpack(commit, &tree).await?;
+    }
+    Ok(tree)
 }
 
 fn commit() -> Result<String, TestError> {

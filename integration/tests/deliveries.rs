@@ -10,7 +10,7 @@ mod foreign;
 mod granted;
 mod killed;
 mod languages;
-mod leader;
+pub(crate) mod leader;
 mod lease;
 mod metadata;
 mod profile;

@@ -52,6 +52,10 @@ pub(crate) fn suite() -> BoxedSuite {
             mcp::an_mcp_server_gets_a_token_for_each_target,
         )
         .test(
+            "an_mcp_server_with_a_role_may_only_read",
+            mcp::an_mcp_server_with_a_role_may_only_read,
+        )
+        .test(
             "kubectl_and_client_go_run_the_plugin",
             plugin::kubectl_and_client_go_run_the_plugin,
         )

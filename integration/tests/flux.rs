@@ -2,6 +2,7 @@
 //! a real target.
 
 mod by_config_map;
+mod by_role;
 mod by_secret;
 mod client_certificate;
 mod key_rotation;
@@ -38,6 +39,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_generic_config_map_leads_to_the_target_and_deletion_prunes",
             by_config_map::leads_to_the_target_and_deletion_prunes,
+        )
+        .test(
+            "a_config_map_of_a_role_applies_what_the_role_may",
+            by_role::applies_what_the_role_may,
         )
         .test(
             "a_config_map_of_a_deleted_target_still_prunes",

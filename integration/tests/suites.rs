@@ -38,6 +38,7 @@ mod install;
 mod lifecycle;
 mod next_release;
 mod node;
+mod previous_version;
 mod rbac;
 mod reach;
 mod rehearsals;
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
         .suite("rbac_at_scale", rbac::at_scale())
         .suite("rehearsals_at_scale", rehearsals::at_scale())
         .suite("installed_pods", node::installed())
+        .suite("previous_version", previous_version::suite())
         .suite("image_digest", node::image_digest())
         .suite("long_rotation", rotation::long::suite())
         .main()

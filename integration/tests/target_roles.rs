@@ -3,6 +3,10 @@
 //! agree. It shares the fleet of `control_planes`. The hub's admin mints, so no admission policy
 //! stands before the target's file.
 
+mod constrained;
+mod many;
+mod stolen_key;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -71,6 +75,12 @@ pub(crate) fn tests(suite: Suite<Fleet>) -> Suite<Fleet> {
         .test_alone("roles_are_decided_alike_on_1_33", |fleet| {
             decided_alike(fleet, "target-old")
         })
+        .test_alone("sixteen_roles_of_300_accounts_on_the_newest", |fleet| {
+            many::sixteen_roles_of_300_accounts(fleet, "target-new")
+        })
+        .test_alone("sixteen_roles_of_300_accounts_on_1_33", |fleet| {
+            many::sixteen_roles_of_300_accounts(fleet, "target-old")
+        })
 }
 
 /// Whether the policy lets an account use a target.
@@ -102,25 +112,72 @@ async fn decided_alike(fleet: Arc<Fleet>, target: &'static str) -> TestResult {
     }
     let documents = DocumentServer::start(target.ca()).await?;
     let discovery_url = documents.publish(&hub).await?;
-    let folder = print_trust(&fleet, &target, &discovery_url).await?;
+    let bindings = ["view=roles-test-view", "deploy=roles-test-deploy@role-a"];
+    let objects = objects_of(&target);
+    let folder = print_trust(&fleet, &target, &discovery_url, &objects, &bindings).await?;
     let file = std::fs::read_to_string(folder.path().join("authentication.yaml"))?;
     target.set_authentication_config(&file).await?;
     apply_bindings(&target, folder.path()).await?;
 
-    let minor: keyferry_kube_authn::Minor = format!("1.{}", target.minor().number()).parse()?;
-    let loaded = load_configuration(file.as_bytes(), minor).map_err(|it| it.to_string())?;
-    let compiled = validate_configuration(&loaded.configuration, minor, &[])
-        .map_err(|invalid| invalid.message())?;
+    let compiled = compile(&target, &file)?;
     let users = ask_users(&hub, &target, &compiled).await?;
     refuse_other_tokens(&hub, &target, &compiled).await?;
+    let forged = stolen_key::is_held_to_account_role_and_life(&hub, &target, &compiled).await?;
     let cells = ask_cells(&target, &users).await?;
-    eprintln!("{}: {} users, {cells} cells", target.name(), users.len());
+    eprintln!(
+        "{}: {} users, {cells} cells, {forged} tokens of a stolen key",
+        target.name(),
+        users.len()
+    );
     assert!(cells >= 5000, "{cells} cells");
-    Ok(())
+    constrained::a_role_acts_as_an_account_where_it_may(&hub, &target).await
+}
+
+/// The target's file as `verify` judges by it.
+fn compile(target: &ControlPlane, file: &str) -> Result<Compiled, TestError> {
+    let minor: keyferry_kube_authn::Minor = format!("1.{}", target.minor().number()).parse()?;
+    let loaded = load_configuration(file.as_bytes(), minor).map_err(|it| it.to_string())?;
+    let compiled = validate_configuration(&loaded.configuration, minor, &[]);
+    Ok(compiled.map_err(|invalid| invalid.message())?)
 }
 
 fn name_of(account: usize) -> String {
     format!("worker-{account}")
+}
+
+/// The TargetClusters of a target: the base, and its roles.
+fn objects_of(target: &ControlPlane) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for (index, (name, role, audience)) in TARGETS.into_iter().enumerate() {
+        let allow = NAMESPACES.iter().enumerate().map(|(place, namespace)| {
+            let accounts = (0..ACCOUNTS).filter(|account| is_allowed(index, place, *account));
+            let accounts: Vec<String> = accounts.map(name_of).collect();
+            json!({ "namespaces": [namespace], "serviceAccounts": accounts })
+        });
+        let spec = json!({ "audience": audience, "allow": allow.collect::<Vec<_>>() });
+        objects.push(object_of(target, name, role, spec));
+    }
+    objects
+}
+
+/// A TargetCluster that is the cluster itself, or a role of `prod` there.
+fn object_of(target: &ControlPlane, name: &str, role: Option<&str>, mut spec: Value) -> Value {
+    match role {
+        Some(role) => {
+            spec["sameAs"] = json!("prod");
+            spec["role"] = json!(role);
+            spec["tokenLifetime"] = json!({ "default": "10m", "max": "20m" });
+        }
+        None => {
+            spec["address"] = json!(target.url());
+            spec["caBundle"] = json!(target.ca_pem());
+            spec["tokenLifetime"] = json!({ "max": "1h" });
+        }
+    }
+    json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+        "metadata": { "name": name }, "spec": spec,
+    })
 }
 
 /// Prints the target's file and the bindings of its roles by `keyferry trust`.
@@ -128,6 +185,8 @@ async fn print_trust(
     fleet: &Fleet,
     target: &ControlPlane,
     discovery_url: &str,
+    objects: &[Value],
+    bindings: &[&str],
 ) -> Result<tempfile::TempDir, TestError> {
     let folder = tempfile::tempdir_in(fleet.folder())?;
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -135,37 +194,14 @@ async fn print_trust(
         "apiVersion": "config.keyferry.dev/v1alpha1", "kind": "ServerConfiguration",
         "hubName": "hub", "publicURL": "https://keys.keyferry.test", "hub": { "issuer": ISSUER },
     })];
-    for (index, (name, role, audience)) in TARGETS.into_iter().enumerate() {
-        let allow = NAMESPACES.iter().enumerate().map(|(place, namespace)| {
-            let accounts = (0..ACCOUNTS).filter(|account| is_allowed(index, place, *account));
-            let accounts: Vec<String> = accounts.map(name_of).collect();
-            json!({ "namespaces": [namespace], "serviceAccounts": accounts })
-        });
-        let mut spec = json!({ "audience": audience, "allow": allow.collect::<Vec<_>>() });
-        match role {
-            Some(role) => {
-                spec["sameAs"] = json!("prod");
-                spec["role"] = json!(role);
-                spec["tokenLifetime"] = json!({ "default": "10m", "max": "20m" });
-            }
-            None => {
-                spec["address"] = json!(target.url());
-                spec["caBundle"] = json!(target.ca_pem());
-                spec["tokenLifetime"] = json!({ "max": "1h" });
-            }
-        }
-        documents.push(json!({
-            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
-            "metadata": { "name": name }, "spec": spec,
-        }));
-    }
+    documents.extend_from_slice(objects);
     let documents: Vec<String> = documents.iter().map(Value::to_string).collect();
     std::fs::write(path("keyferry.yaml"), documents.join("\n---\n"))?;
     std::fs::write(path("ca.crt"), target.ca_pem())?;
     let (config, authority) = (path("keyferry.yaml"), path("ca.crt"));
     let kubernetes = format!("1.{}", target.minor().number());
     let output = folder.path().display().to_string();
-    let arguments = [
+    let mut arguments = vec![
         "trust",
         "prod",
         "--config",
@@ -176,13 +212,12 @@ async fn print_trust(
         &authority,
         "--kubernetes",
         &kubernetes,
-        "--bind-role",
-        "view=roles-test-view",
-        "--bind-role",
-        "deploy=roles-test-deploy@role-a",
         "--output-dir",
         &output,
     ];
+    for binding in bindings {
+        arguments.extend(["--bind-role", binding]);
+    }
     let printed = KeyferryBinary::build().await?.run(&arguments, &[]).await?;
     let notes = String::from_utf8_lossy(&printed.stderr).into_owned();
     assert!(printed.status.success(), "{notes}");
@@ -289,6 +324,20 @@ async fn answered(
     Ok(Some((name, groups)))
 }
 
+/// The user and groups of an account at a target.
+fn user_of(role: Option<&str>, namespace: &str, account: &str) -> (String, Vec<String>) {
+    let subject = format!("system:serviceaccount:{namespace}:{account}");
+    let (user, group) = match role {
+        Some(role) => (format!("hub:{role}:{subject}"), format!("hub:role:{role}")),
+        None => (
+            format!("hub:{subject}"),
+            "hub:system:serviceaccounts".to_owned(),
+        ),
+    };
+    let of_namespace = format!("{group}:{namespace}");
+    (user, vec![group, of_namespace])
+}
+
 /// Mints a token of each account for each target, and compares who it is there.
 async fn ask_users(
     hub: &ControlPlane,
@@ -304,22 +353,8 @@ async fn ask_users(
                     .token_request(namespace, &account_name, &[audience], 600)
                     .await?;
                 let subject = format!("system:serviceaccount:{namespace}:{account_name}");
-                let expected = is_allowed(index, place, account).then(|| match role {
-                    Some(role) => (
-                        format!("hub:{role}:{subject}"),
-                        vec![
-                            format!("hub:role:{role}"),
-                            format!("hub:role:{role}:{namespace}"),
-                        ],
-                    ),
-                    None => (
-                        format!("hub:{subject}"),
-                        vec![
-                            "hub:system:serviceaccounts".to_owned(),
-                            format!("hub:system:serviceaccounts:{namespace}"),
-                        ],
-                    ),
-                });
+                let expected = is_allowed(index, place, account)
+                    .then(|| user_of(role, namespace, &account_name));
                 let said = answered(target, &minted.token).await?;
                 assert_eq!(said, expected, "{name}: {subject} at the apiserver");
                 assert_eq!(

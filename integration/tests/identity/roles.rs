@@ -111,7 +111,8 @@ fn config_map(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } })
 }
 
-async fn bind(target: &ControlPlane, role: &str, group: &str) -> TestResult {
+/// Binds a ClusterRole of the target to a group.
+pub(crate) async fn bind(target: &ControlPlane, role: &str, group: &str) -> TestResult {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": { "name": format!("test-{role}") },

@@ -1,9 +1,10 @@
 //! Managed issuers, where every cluster has kubeadm's default issuer. Tests how they avoid the
-//! collision, rotations that lose no token, and the limits of a stolen key.
+//! collision, rotations that lose no token, roles, and the limits of a stolen key.
 
 mod collision;
 mod deleted;
 mod reach;
+mod role;
 mod rotation;
 mod stage;
 mod stolen;
@@ -21,6 +22,10 @@ pub(crate) fn suite() -> Suite<Stage> {
         .test(
             "a_deleted_key_set_is_revoked",
             deleted::a_deleted_key_set_is_revoked,
+        )
+        .test(
+            "a_role_has_a_managed_issuer_of_its_own",
+            role::a_role_has_a_managed_issuer_of_its_own,
         )
         .test(
             "the_hubs_issuer_collides_and_both_fixes_are_told",

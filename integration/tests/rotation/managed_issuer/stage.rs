@@ -26,6 +26,9 @@ pub(super) const LOAD: &str = "load";
 pub(super) const ACCOUNTS: usize = 200;
 /// The names of the targets, and of their control planes.
 pub(super) const TARGETS: [&str; 2] = ["target-a", "target-b"];
+/// Further targets that [`Stage::start_target`] starts. Each has a role `view`.
+pub(super) const WITH_ROLE: [(&str, &str); 2] =
+    [("role-new", "role-new-view"), ("role-old", "role-old-view")];
 /// A further target, whose keys are revoked.
 pub(super) const REVOKED: &str = "target-c";
 
@@ -159,29 +162,58 @@ impl Stage {
     /// reason.
     async fn until_active(&self) -> Result<(), TestError> {
         let caller = caller_token(&self.hub, TENANT, ACCOUNT).await?;
-        let limit = Instant::now() + Duration::from_secs(160);
         for target in TARGETS.into_iter().chain([REVOKED]) {
-            loop {
-                let answer = self
-                    .broker
-                    .exchange(&caller, &format!("{TENANT}/{target}"))
-                    .await?;
-                match answer.status {
-                    200 => break,
-                    503 if answer.body.contains("IssuerKeysSettling") && Instant::now() < limit => {
-                    }
-                    _ => {
-                        return Err(format!(
-                            "{target} before its keys are active: {} {}",
-                            answer.status, answer.body
-                        )
-                        .into());
-                    }
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
+            self.until_granted(&caller, &format!("{TENANT}/{target}"))
+                .await?;
         }
         Ok(())
+    }
+
+    /// Exchanges until the keys of the target may sign, and returns the token. Until then it
+    /// accepts no other refusal than that reason.
+    pub(super) async fn until_granted(
+        &self,
+        caller: &str,
+        access: &str,
+    ) -> Result<String, TestError> {
+        let limit = Instant::now() + Duration::from_secs(160);
+        loop {
+            let answer = self.broker.exchange(caller, access).await?;
+            match answer.status {
+                200 => return answer.token(),
+                503 if answer.body.contains("IssuerKeysSettling") && Instant::now() < limit => {}
+                _ => {
+                    return Err(format!(
+                        "{access} before its keys are active: {} {}",
+                        answer.status, answer.body
+                    )
+                    .into());
+                }
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Starts a further target, which trusts no issuer yet.
+    pub(super) async fn start_target(
+        &self,
+        name: &str,
+        minor: Minor,
+    ) -> Result<ControlPlane, TestError> {
+        let trusts_nobody = "apiVersion: apiserver.config.k8s.io/v1beta1\n\
+                      kind: AuthenticationConfiguration\njwt: []\n";
+        let plane = ControlPlaneSpec {
+            minor,
+            issuers: vec![CLUSTER_DEFAULT.to_owned()],
+            authentication_config: Some(trusts_nobody.to_owned()),
+            ..ControlPlaneSpec::named(name)
+        };
+        Ok(self.fleet.start_control_plane(plane).await?)
+    }
+
+    /// The folder of all files.
+    pub(super) fn folder(&self) -> &std::path::Path {
+        self.fleet.folder()
     }
 
     /// The stored key set of a target, as the admin reads it.
@@ -232,6 +264,7 @@ async fn allow_key_sets(hub: &ControlPlane, folder: &std::path::Path) -> Result<
     let names: Vec<String> = TARGETS
         .into_iter()
         .chain([REVOKED])
+        .chain(WITH_ROLE.into_iter().flat_map(|(base, role)| [base, role]))
         .map(|target| format!("keyferry-issuer-{target}"))
         .collect();
     let file = folder.join("managed-issuers.yaml");

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use super::stage::{Stage, TARGETS, audience, whoami};
 
 /// A key in the hands of an attacker.
-struct Stolen {
+pub(super) struct Stolen {
     kid: String,
     key: EcdsaKeyPair,
 }
 
 impl Stolen {
-    fn from(stored: &Value) -> Result<Self, TestError> {
+    pub(super) fn from(stored: &Value) -> Result<Self, TestError> {
         let current = &stored["current"];
         let pkcs8 = URL_SAFE_NO_PAD.decode(
             current["privateKey"]
@@ -39,7 +39,7 @@ impl Stolen {
         })
     }
 
-    fn sign(
+    pub(super) fn sign(
         &self,
         issuer: &str,
         audiences: &[&str],
@@ -68,7 +68,7 @@ impl Stolen {
 }
 
 /// Why a target refuses a token, by its own TokenReview.
-async fn refusal(plane: &ControlPlane, token: &str) -> Result<String, TestError> {
+pub(super) async fn refusal(plane: &ControlPlane, token: &str) -> Result<String, TestError> {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token } });
     let status = plane
         .admin()
