@@ -77,8 +77,8 @@ impl LeaderLease {
                 self.objects.create_plain(&collection, &lease).await
             }
             Some(read) => {
-                let object = Lease::deserialize(read.value())
-                    .map_err(|_| HubError::Unreadable("Lease"))?;
+                let object =
+                    Lease::deserialize(read.value()).map_err(|_| HubError::Unreadable("Lease"))?;
                 let spec = object.spec.unwrap_or_default();
                 if let Some(leader) = self.other.current_leader(&self.holder, &spec, mono) {
                     return Ok(leader);

@@ -9,7 +9,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a world that cannot be built fails its test"
+    clippy::print_stdout,
+    reason = "a world that cannot be built fails its test, and a seed is for a person to read"
 )]
 
 mod admin;
@@ -115,7 +116,11 @@ const FOUND_WITHIN: [(Mistake, u64); 12] = [
 fn every_planted_mistake_is_found() {
     let mut missed = Vec::new();
     for (mistake, within) in FOUND_WITHIN {
-        let finds = |seed: &u64| !run_schedule(*seed, Some(mistake), false).violations.is_empty();
+        let finds = |seed: &u64| {
+            !run_schedule(*seed, Some(mistake), false)
+                .violations
+                .is_empty()
+        };
         match (0..within).find(finds) {
             Some(seed) => println!("{mistake:?}: found by seed {seed}"),
             None => missed.push(mistake),
@@ -128,10 +133,27 @@ fn every_planted_mistake_is_found() {
 fn a_seed_gives_its_trace_and_another_seed_another() {
     let hashes: BTreeSet<u64> = (0..20)
         .map(|seed| {
-            let (one, two) = (run_schedule(seed, None, true), run_schedule(seed, None, true));
+            let (one, two) = (
+                run_schedule(seed, None, true),
+                run_schedule(seed, None, true),
+            );
             assert_eq!(one.lines, two.lines, "seed {seed}");
             one.hash
         })
         .collect();
     assert_eq!(hashes.len(), 20);
+}
+
+/// Prints what happens in one schedule: `KEYFERRY_SEED=7 cargo test -p keyferry-simulation --test
+/// simulation -- --ignored --nocapture one_seed`.
+#[test]
+#[ignore = "for a person who looks at one seed"]
+fn one_seed_is_shown() {
+    let seed = std::env::var("KEYFERRY_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let outcome = run_schedule(seed, None, true);
+    for line in &outcome.lines {
+        println!("{line}");
+    }
+    println!("{:?}\n{:#?}", outcome.counts, outcome.violations);
+    assert_eq!(outcome.violations, [""; 0]);
 }

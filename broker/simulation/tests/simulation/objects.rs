@@ -94,15 +94,17 @@ fn put_target(world: &World, index: usize) {
 
 /// Changes whether a target allows its tenant.
 pub(crate) fn set_allowed(world: &World, target: usize, allowed: bool) {
-    let path = target_path(target);
-    if world.objects.object(&path).is_none() {
-        put_target(world, target);
-    }
-    world.objects.edit(&path, |object| {
+    world.objects.edit(&target_path(target), |object| {
         object["spec"]["allow"] = allow_rules(target, allowed);
         let generation = object["metadata"]["generation"].as_i64().unwrap();
         object["metadata"]["generation"] = json!(generation + 1);
     });
+}
+
+/// Whether a target was deleted and drains.
+pub(crate) fn is_draining(world: &World, target: usize) -> bool {
+    let object = world.objects.object(&target_path(target));
+    object.is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string())
 }
 
 /// Deletes a target, which Keyferry's finalizer keeps until it has drained.

@@ -10,7 +10,7 @@ use keyferry_issuer::managed_issuer::ManagedIssuers;
 use keyferry_issuer::publication::PublicationReader;
 use keyferry_platform::clock::Clock;
 
-use crate::objects::{ACCOUNTS, TARGETS};
+use crate::objects::TARGETS;
 use crate::replica::{MAX_AGE, MAX_STALE};
 use crate::world::{Link, REPLICAS, World};
 
@@ -68,7 +68,8 @@ pub(crate) struct Oracle {
     /// When each replica asked for the journal that it read last, and when it had it.
     journal_read: [Option<(Duration, Duration)>; REPLICAS],
     key_set_read: [Option<Duration>; REPLICAS],
-    denied: BTreeMap<&'static str, Withdrawal>,
+    /// By target, or by the UID of a ServiceAccount that no longer exists.
+    denied: BTreeMap<String, Withdrawal>,
     last_leader: Option<usize>,
 }
 
@@ -90,17 +91,19 @@ impl Oracle {
         self.revoked.entry(kid.to_owned()).or_insert(now);
     }
 
-    /// A target stopped allowing its tenant, or its ServiceAccount was deleted.
-    pub(crate) fn note_denial(&mut self, target: usize, now: Duration) {
+    /// A target stopped allowing its tenant, or the ServiceAccount of this UID was deleted.
+    pub(crate) fn note_denial(&mut self, target_or_uid: &str, now: Duration) {
         let withdrawal = Withdrawal {
             since: now,
             ..Withdrawal::default()
         };
-        self.denied.entry(TARGETS[target]).or_insert(withdrawal);
+        self.denied
+            .entry(target_or_uid.to_owned())
+            .or_insert(withdrawal);
     }
 
-    pub(crate) fn note_permission(&mut self, target: usize) {
-        self.denied.remove(TARGETS[target]);
+    pub(crate) fn note_permission(&mut self, target: &str) {
+        self.denied.remove(target);
     }
 
     /// A replica has been told of everything that was withdrawn before `since`.
@@ -134,7 +137,8 @@ impl Oracle {
             }
             let managed = view.managed.find_by_name(TARGETS[1]);
             if let Some(documents) = managed.and_then(|managed| managed.documents.clone()) {
-                self.managed_kids.extend(documents.keys.kids().map(str::to_owned));
+                self.managed_kids
+                    .extend(documents.keys.kids().map(str::to_owned));
                 if is_recent(self.key_set_read[replica]) {
                     let lacks = |kid: &&String| documents.keys.get(kid.as_str()).is_none();
                     for kid in self.managed_kids.iter().filter(lacks) {
@@ -150,7 +154,8 @@ impl Oracle {
     /// No withdrawn key comes back: who has read its revocation never publishes it.
     fn check_revoked(&mut self, now: Duration) {
         for replica in 0..REPLICAS {
-            let (Some(view), Some((asked, had))) = (&self.views[replica], self.journal_read[replica])
+            let (Some(view), Some((asked, had))) =
+                (&self.views[replica], self.journal_read[replica])
             else {
                 continue;
             };
@@ -186,7 +191,9 @@ impl Oracle {
         if self.signing_kids.insert(kid.to_owned()) {
             self.counts.keys_signing += 1;
         }
+        // A revoked key is to be missing: until when its tokens are issued is the other question.
         if let Some(lack) = self.last_lack.get(kid)
+            && !self.revoked.contains_key(kid)
             && now.saturating_sub(*lack) < LONGEST_USE_OF_KEYS
         {
             self.violations.push(format!(
@@ -196,18 +203,19 @@ impl Oracle {
         if let Some(at) = self.revoked.get(kid)
             && now - *at > REVOCATION_BOUND
         {
-            self.violations.push(format!("{what}: {kid} at {now:?} was revoked at {at:?}"));
+            self.violations
+                .push(format!("{what}: {kid} at {now:?} was revoked at {at:?}"));
         }
     }
 
-    fn check_permission(&mut self, replica: usize, target: &str, what: &str, now: Duration) {
-        let Some(withdrawal) = self.denied.get(target) else {
+    fn check_permission(&mut self, replica: usize, granted: &str, what: &str, now: Duration) {
+        let Some(withdrawal) = self.denied.get(granted) else {
             return;
         };
         let late = withdrawal.seen_at[replica].is_some_and(|seen| now - seen > DECISION_TIME);
         if late || now - withdrawal.since > MAX_STALE + DECISION_TIME {
             self.violations.push(format!(
-                "{what}: issued at {now:?}, withdrawn at {:?}, seen at {:?}",
+                "{what}: {granted} was withdrawn at {:?}, seen at {:?}, and issued at {now:?}",
                 withdrawal.since, withdrawal.seen_at[replica]
             ));
         }
@@ -219,21 +227,42 @@ pub(crate) fn observe(world: &World) {
     world.oracle.lock().observe(world.now());
 }
 
+/// A token that leaves a replica.
+pub(crate) struct IssuedToken<'a> {
+    pub(crate) route: &'a str,
+    pub(crate) token_id: &'a str,
+    pub(crate) kid: &'a str,
+    pub(crate) target: &'a str,
+    /// The UID of its ServiceAccount, where it is known.
+    pub(crate) uid: Option<String>,
+}
+
 /// Checks a token that leaves a replica.
-pub(crate) fn check_issuance(link: &Link, route: &str, token_id: &str, kid: &str, target: &str) {
+pub(crate) fn check_issuance(link: &Link, token: &IssuedToken<'_>) {
+    let IssuedToken {
+        route,
+        token_id,
+        kid,
+        target,
+        uid,
+    } = token;
     let now = link.world.now();
     let what = format!("replica {} {route} for {target}", link.replica);
     let mut oracle = link.world.oracle.lock();
     oracle.observe(now);
-    match route {
+    match *route {
         "delivery" => oracle.counts.deliveries += 1,
         _ => oracle.counts.exchanges += 1,
     }
-    if !oracle.recorded.contains(token_id) {
-        oracle.violations.push(format!("{what}: no record at {now:?}"));
+    if !oracle.recorded.contains(*token_id) {
+        oracle
+            .violations
+            .push(format!("{what}: no record at {now:?}"));
     }
     oracle.check_key(kid, &what, now);
-    oracle.check_permission(link.replica, target, &what, now);
+    for granted in [Some(*target), uid.as_deref()].into_iter().flatten() {
+        oracle.check_permission(link.replica, granted, &what, now);
+    }
     drop(oracle);
     link.note(&format!("issued {route} {target}"));
 }
@@ -249,12 +278,6 @@ pub(crate) fn check_leadership(link: &Link, verb: &str, path: &str) {
             link.replica
         ));
     }
-}
-
-/// The target whose access uses a ServiceAccount.
-pub(crate) fn target_of_account(namespace: &str, name: &str) -> Option<usize> {
-    let is_of = |account: &(&str, &str)| *account == (namespace, name);
-    ACCOUNTS[..TARGETS.len()].iter().position(is_of)
 }
 
 impl Counts {

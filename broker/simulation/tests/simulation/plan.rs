@@ -55,7 +55,7 @@ pub(crate) struct Planned {
 }
 
 /// How long a schedule runs, in virtual milliseconds.
-pub(crate) const SCHEDULE_LENGTH: u64 = 300_000;
+pub(crate) const SCHEDULE_LENGTH: u64 = 200_000;
 /// Before this time nothing fails: the first replica has started.
 const CALM_START: u64 = 5_000;
 
@@ -78,7 +78,7 @@ pub(crate) fn draw_plan(seed: u64) -> Vec<Planned> {
         if !plan.iter().any(loses_revocation) {
             plan.push(Planned {
                 at: CALM_START + numbers.below(SCHEDULE_LENGTH - 20_000),
-                lasts: 1_000 + numbers.below(90_000),
+                lasts: 1_000 + numbers.below(80_000),
                 event,
             });
         }
@@ -89,9 +89,9 @@ pub(crate) fn draw_plan(seed: u64) -> Vec<Planned> {
 
 /// A rotation of the hub's key, as administrators do it or wrongly.
 fn plan_rotation(numbers: &mut Stream, plan: &mut Vec<Planned>) {
-    let listed = CALM_START + numbers.below(60_000);
-    let signs = listed + numbers.below(100_000);
-    let unlisted = signs + numbers.below(60_000);
+    let listed = CALM_START + numbers.below(40_000);
+    let signs = listed + numbers.below(60_000);
+    let unlisted = signs + numbers.below(40_000);
     let mut steps = vec![
         (listed, Event::ListKey),
         (signs, Event::SignWithNext),
@@ -102,7 +102,7 @@ fn plan_rotation(numbers: &mut Stream, plan: &mut Vec<Planned>) {
         steps[0].0 = signs + numbers.below(20_000);
     }
     if numbers.below(2) == 0 {
-        steps.push((unlisted + numbers.below(60_000), Event::Revoke));
+        steps.push((unlisted + numbers.below(40_000), Event::Revoke));
     }
     plan.extend(steps.into_iter().map(|(at, event)| Planned {
         at,

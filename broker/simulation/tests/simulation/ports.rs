@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 
 use crate::hub_keys::{HUB_KEYS, ISSUER, TokenSpec};
 use crate::mistake::Mistake;
-use crate::oracle;
+use crate::oracle::{self, IssuedToken};
 use crate::world::{Link, World};
 
 /// The Secret of the key journal.
@@ -57,12 +57,20 @@ impl World {
             return Err(HubError::Conflict("another uid".to_owned()));
         }
         // A lying hub signs for another audience, for longer, or for another account.
-        let lie = if self.lies() { token_id.len() + token_id.as_bytes()[0] as usize } else { 9 };
+        let lie = if self.lies() {
+            token_id.len() + token_id.as_bytes()[0] as usize
+        } else {
+            9
+        };
         let spec = TokenSpec {
             namespace,
             name: if lie % 4 == 0 { "another" } else { name },
             uid,
-            audience: if lie % 4 == 2 { "https://kubernetes.default.svc" } else { audience },
+            audience: if lie % 4 == 2 {
+                "https://kubernetes.default.svc"
+            } else {
+                audience
+            },
             token_id,
             issued_at: self.wall(),
             lifetime: if lie % 4 == 3 { lifetime * 2 } else { lifetime },
@@ -86,6 +94,15 @@ impl World {
         let owner = (namespace.to_owned(), name.to_owned(), uid);
         hub.caller_tokens.insert(token.clone(), owner);
         token
+    }
+
+    /// The account of a caller's token.
+    fn owner(&self, token: &str) -> String {
+        let hub = self.hub.lock();
+        let owner = hub.caller_tokens.get(token);
+        owner.map_or_else(String::new, |(namespace, name, _)| {
+            format!("{namespace}/{name}")
+        })
     }
 
     fn review(&self, token: &str) -> Option<TokenReviewAnswer> {
@@ -132,7 +149,8 @@ impl Hub for HubPort {
             let work = async {
                 let uid = identity.uid.as_str();
                 let audience = audience.as_str();
-                let token = world.sign_token(&identity.account, uid, audience, lifetime, &token_id)?;
+                let token =
+                    world.sign_token(&identity.account, uid, audience, lifetime, &token_id)?;
                 Ok(MintAnswer {
                     token: SecretString::from(token),
                     expires_at: world.wall().saturating_add(lifetime).unwrap(),
@@ -150,18 +168,26 @@ impl Hub for HubPort {
         Box::pin(async move {
             let work = async {
                 let answer = self.0.world.review(token.expose_secret());
-                Ok(answer.filter(|_| audience.is_some()).unwrap_or_else(no_review))
+                Ok(answer
+                    .filter(|_| audience.is_some())
+                    .unwrap_or_else(no_review))
             };
-            self.0.call("review", work).await
+            self.0
+                .call(
+                    &format!("review {}", self.0.world.owner(token.expose_secret())),
+                    work,
+                )
+                .await
         })
     }
 
     fn access_review<'a>(
         &'a self,
-        _: &'a ReviewedUser,
+        user: &'a ReviewedUser,
         _: &'a ServiceAccount,
     ) -> BoxFuture<'a, Result<bool, HubError>> {
-        Box::pin(self.0.call("access review", async { Ok(true) }))
+        let what = format!("access review {}", user.username);
+        Box::pin(async move { self.0.call(&what, async { Ok(true) }).await })
     }
 
     fn path_review<'a>(
@@ -178,7 +204,8 @@ impl IssuerDocuments for HubPort {
         Box::pin(async move {
             let work = async {
                 let hub = self.0.world.hub.lock();
-                let keys: Vec<&Value> = hub.listed.iter().map(|key| &HUB_KEYS[*key].entry).collect();
+                let keys: Vec<&Value> =
+                    hub.listed.iter().map(|key| &HUB_KEYS[*key].entry).collect();
                 let metadata = json!({
                     "issuer": ISSUER, "jwks_uri": format!("{ISSUER}/openid/v1/jwks"),
                     "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
@@ -217,7 +244,9 @@ impl SecretStore for HubPort {
             let is_journal = name.as_str() == JOURNAL;
             let work = async {
                 let mut read = world.secrets.get(name).await?;
-                if is_journal && self.0.process > 0 && world.has_mistake(Mistake::JournalRolledBack)
+                if is_journal
+                    && self.0.process > 0
+                    && world.has_mistake(Mistake::JournalRolledBack)
                     && let Some(first) = world.oracle.lock().first_journal.clone()
                     && let Some(read) = &mut read
                 {
@@ -228,7 +257,10 @@ impl SecretStore for HubPort {
             let asked = world.now();
             let outcome = self.0.call(&format!("get {name}"), work).await;
             if is_journal && outcome.is_ok() {
-                world.oracle.lock().note_journal_read(self.0.replica, asked, world.now());
+                world
+                    .oracle
+                    .lock()
+                    .note_journal_read(self.0.replica, asked, world.now());
             }
             outcome
         })
@@ -275,9 +307,15 @@ impl IssuerKeyStore for HubPort {
     ) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>> {
         Box::pin(async move {
             let world = &self.0.world;
-            let outcome = self.0.call("read keys", world.issuer_keys.read(target)).await;
+            let outcome = self
+                .0
+                .call("read keys", world.issuer_keys.read(target))
+                .await;
             if outcome.is_ok() {
-                world.oracle.lock().note_key_set_read(self.0.replica, world.now());
+                world
+                    .oracle
+                    .lock()
+                    .note_key_set_read(self.0.replica, world.now());
             }
             outcome
         })
@@ -310,6 +348,11 @@ impl HubPort {
             let fault = HubError::Forbidden("the Lease is of another".into());
             return self.0.call("lease", async { Err(fault) }).await;
         }
+        let work = async {
+            let outcome = work.await;
+            self.0.world.note_object_write();
+            outcome
+        };
         self.0.call(&format!("{verb} {path}"), work).await
     }
 
@@ -320,7 +363,14 @@ impl HubPort {
         if let (Some(token_id), Some(kid), Some(target)) =
             (text("token-id"), text("key-id"), text("target"))
         {
-            oracle::check_issuance(&self.0, "delivery", token_id, kid, target);
+            let token = IssuedToken {
+                route: "delivery",
+                token_id,
+                kid,
+                target,
+                uid: None,
+            };
+            oracle::check_issuance(&self.0, &token);
         }
     }
 }
@@ -432,7 +482,11 @@ impl AuditSink for AuditLog {
         let line: Value = serde_json::from_slice(&line).unwrap();
         let (writer, told) = oneshot::channel();
         let link = Arc::clone(&self.0);
-        let purpose = format!("audit {} {}", line["route"], line["reason"]);
+        // Each caller has its own id, so requests that end at one moment draw in any order.
+        let purpose = format!(
+            "audit {} {} {}",
+            line["requestId"], line["route"], line["reason"]
+        );
         let latency = Duration::from_millis(1 + link.draw(&purpose) % 20);
         let is_blocked = link.world.is_audit_blocked(link.replica);
         let is_early = link.world.has_mistake(Mistake::RecordLate);

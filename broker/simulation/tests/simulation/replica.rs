@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keyferry_api::audience::Audience;
@@ -117,8 +117,10 @@ impl Replica {
         let seed = draw(world.seed, "process", process * 10 + replica as u64);
         let random: Arc<dyn Random> = Arc::new(SeededRandomness::new(seed));
         let mut tasks = JoinSet::new();
-        let (policy_writer, target_writer) =
-            (PolicyWriter::new(Policy::default()), TargetWriter::default());
+        let (policy_writer, target_writer) = (
+            PolicyWriter::new(Policy::default()),
+            TargetWriter::default(),
+        );
         let leadership = LeadershipWriter::default();
         let publisher = create_publisher(world, &port, &clock, &random);
         let live = Arc::new(LiveObjects::for_source(ObjectSource::CustomResources));
@@ -161,7 +163,11 @@ impl Replica {
     pub(crate) fn kill(mut self) {
         self.link.kill();
         self.tasks.abort_all();
-        self.link.world.oracle.lock().forget_replica(self.link.replica);
+        self.link
+            .world
+            .oracle
+            .lock()
+            .forget_replica(self.link.replica);
     }
 }
 
@@ -286,7 +292,11 @@ impl Parts {
             metrics: self.metrics.clone(),
             public_url: public_url(),
             rotation: RotationPolicy {
-                active_after: if at_once { Duration::ZERO } else { lifetime::activation_delay(MAX_AGE) },
+                active_after: if at_once {
+                    Duration::ZERO
+                } else {
+                    lifetime::activation_delay(MAX_AGE)
+                },
                 every: Duration::from_secs(30 * 24 * 3600),
             },
             may_write: Arc::new(AtomicBool::new(true)),
@@ -429,44 +439,56 @@ async fn run_watches(
 ) {
     let world = Arc::clone(&link.world);
     let mut known: [BTreeMap<String, String>; 2] = Default::default();
-    let (mut accounts_version, mut is_listed) = (0, false);
+    let (mut accounts_version, mut objects_version, mut is_listed) = (0, 0, false);
     loop {
         // What is read here arrives after the pause: that is how late a watch is.
         let read_at = world.now();
         let reads = world.is_reachable(link.replica);
-        let objects = ["/targetclusters/", "/targetaccesses/"].map(|kind| world.objects.all(kind));
+        let written = world.objects_version.load(Ordering::Relaxed);
+        let objects = (written != objects_version)
+            .then(|| ["/targetclusters/", "/targetaccesses/"].map(|kind| world.objects.all(kind)));
         let (accounts, version) = {
             let hub = world.hub.lock();
             (hub.accounts.clone(), hub.accounts_version)
         };
-        link.wait(Duration::from_millis(50 + link.draw("watch") % 900)).await;
+        link.wait(Duration::from_millis(50 + link.draw("watch") % 900))
+            .await;
         oracle::observe(&world);
         if !reads || !world.is_reachable(link.replica) {
             for watched in ALL_WATCHES {
                 live.watch_failed(watched, clock.now());
             }
         } else if is_listed && world.has_mistake(Mistake::WatchBlind) {
-            ALL_WATCHES.map(|watched| live.watch_answered(watched));
+            note_health(&live);
         } else {
             if version != accounts_version {
                 accounts_version = version;
                 note_accounts(&live, &accounts);
             }
             let kinds = [Collection::TargetClusters, Collection::TargetAccesses];
-            for ((kind, objects), known) in kinds.into_iter().zip(&objects).zip(&mut known) {
-                note_objects(&store, kind, objects, known);
+            for (index, kind) in kinds.into_iter().enumerate() {
+                if let Some(objects) = &objects {
+                    note_objects(&store, kind, &objects[index], &mut known[index]);
+                }
             }
-            if is_listed {
-                ALL_WATCHES.map(|watched| live.watch_answered(watched));
-            } else {
-                ALL_WATCHES.map(|watched| live.watch_listed(watched));
-                is_listed = true;
-            }
+            objects_version = written;
+            // The state of a watch that works is the same after each answer.
+            note_health(&live);
+            is_listed = true;
         }
         if is_listed && reads && world.is_reachable(link.replica) {
-            world.oracle.lock().note_watched(link.replica, read_at, world.now());
+            world
+                .oracle
+                .lock()
+                .note_watched(link.replica, read_at, world.now());
         }
         note_targets(&targets, &policy.current());
+    }
+}
+
+fn note_health(live: &LiveObjects) {
+    for watched in ALL_WATCHES {
+        live.watch_listed(watched);
     }
 }
 
@@ -478,7 +500,10 @@ fn note_objects(
     known: &mut BTreeMap<String, String>,
 ) {
     let text = |object: &serde_json::Value, field: &str| {
-        object["metadata"][field].as_str().unwrap_or_default().to_owned()
+        object["metadata"][field]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     };
     let versions: BTreeMap<String, String> = objects
         .iter()
@@ -501,9 +526,8 @@ fn note_accounts(live: &LiveObjects, accounts: &BTreeMap<(String, String), Strin
         (account_of(namespace, name), Uid::new(uid.clone()).unwrap())
     };
     live.replace_service_accounts(accounts.iter().map(of_account).collect());
-    let namespaces = ACCOUNTS.map(|(namespace, _)| {
-        (Namespace::new(namespace).unwrap(), BTreeMap::new())
-    });
+    let namespaces =
+        ACCOUNTS.map(|(namespace, _)| (Namespace::new(namespace).unwrap(), BTreeMap::new()));
     live.replace_namespaces(HashMap::from(namespaces));
 }
 

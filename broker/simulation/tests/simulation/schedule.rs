@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use keyferry_api::config::DeliveryType;
 use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_core::caller::PresentedToken;
@@ -18,8 +20,8 @@ use zeroize::Zeroizing;
 use crate::draw::{SeededRandomness, draw};
 use crate::hub_keys::HUB_KEYS;
 use crate::mistake::Mistake;
-use crate::objects::{self, ACCESSES, ACCOUNTS};
-use crate::oracle::{self, Counts};
+use crate::objects::{self, ACCESSES, ACCOUNTS, TARGETS};
+use crate::oracle::{self, Counts, IssuedToken};
 use crate::plan::{Event, Planned, SCHEDULE_LENGTH, draw_plan};
 use crate::replica::Replica;
 use crate::world::{Link, REPLICAS, World};
@@ -65,7 +67,11 @@ async fn run_plan(seed: u64, mistake: Option<Mistake>, keeps_lines: bool) -> Out
         sleep(Duration::from_millis(700)).await;
     }
     for caller in 0..CALLERS.len() {
-        tokio::spawn(run_caller(Arc::clone(&world), Arc::clone(&replicas), caller));
+        tokio::spawn(run_caller(
+            Arc::clone(&world),
+            Arc::clone(&replicas),
+            caller,
+        ));
     }
     let mut restarts = 0;
     for planned in draw_plan(seed) {
@@ -113,7 +119,11 @@ async fn apply_event(world: &Arc<World>, planned: Planned) {
         Event::StepClock(replica, seconds) => world.step_clock(replica, seconds),
         Event::ListKey => {
             let mut hub = world.hub.lock();
-            let next = hub.listed.last().map_or(0, |last| last + 1).max(hub.signing);
+            let next = hub
+                .listed
+                .last()
+                .map_or(0, |last| last + 1)
+                .max(hub.signing);
             if next < HUB_KEYS.len() {
                 hub.listed.insert(next);
             }
@@ -130,22 +140,31 @@ async fn apply_event(world: &Arc<World>, planned: Planned) {
         Event::RotateManaged => {
             if world.issuer_keys.object.lock().unwrap().is_some() {
                 let request = now.as_millis().to_string();
-                world.issuer_keys.edit(|object| object.request = Some(request));
+                world
+                    .issuer_keys
+                    .edit(|object| object.request = Some(request));
             }
         }
         Event::Deny(target) => {
-            world.oracle.lock().note_denial(target, now);
+            world.oracle.lock().note_denial(TARGETS[target], now);
             objects::set_allowed(world, target, false);
         }
         Event::Allow(target) => {
-            world.oracle.lock().note_permission(target);
+            // A target that drains allows nobody again.
+            if !objects::is_draining(world, target) {
+                world.oracle.lock().note_permission(TARGETS[target]);
+            }
             objects::set_allowed(world, target, true);
         }
         Event::Recreate(account) => recreate_account(world, account),
-        Event::Drain(target) => objects::delete_target(world, target),
+        Event::Drain(target) => {
+            world.oracle.lock().note_denial(TARGETS[target], now);
+            objects::delete_target(world, target);
+        }
         Event::BreakSeal => break_seal(world).await,
         lasting => world.start_failure(lasting, Duration::from_millis(planned.lasts)),
     }
+    world.note_object_write();
 }
 
 /// Runs `keyferry revoke`, for a key that another one has replaced if there is one.
@@ -160,25 +179,35 @@ async fn revoke_key(world: &Arc<World>) {
         let Ok(Some(found)) = store.read_record().await else {
             return;
         };
-        let revoked = found.sealed_journal().and_then(|journal| {
-            journal.with_revoked(&kid, world.wall())
-        });
+        let revoked = found
+            .sealed_journal()
+            .and_then(|journal| journal.with_revoked(&kid, world.wall()));
         let Some(revoked) = revoked else { return };
-        if store.write_record(Some(&found), &revoked).await.is_ok_and(|written| written) {
+        if store
+            .write_record(Some(&found), &revoked)
+            .await
+            .is_ok_and(|written| written)
+        {
             world.oracle.lock().note_revocation(&kid, world.now());
             return world.note(&format!("revoked {kid}"));
         }
     }
 }
 
-/// A ServiceAccount is another one from now on: what was granted to it is withdrawn, until
-/// Keyferry's watches show the new one.
+/// A ServiceAccount is another one from now on: what was granted to the old one is withdrawn.
 fn recreate_account(world: &World, account: usize) {
     let mut hub = world.hub.lock();
     let (namespace, name) = ACCOUNTS[account];
     hub.accounts_version += 1;
     let uid = format!("{namespace}-{name}-{}", hub.accounts_version);
-    hub.accounts.insert((namespace.to_owned(), name.to_owned()), uid);
+    let former = hub
+        .accounts
+        .insert((namespace.to_owned(), name.to_owned()), uid);
+    drop(hub);
+    world
+        .oracle
+        .lock()
+        .note_denial(&former.unwrap(), world.now());
 }
 
 async fn break_seal(world: &World) {
@@ -241,8 +270,14 @@ async fn ask_for_token(
     };
     match timeout(CALLER_PATIENCE, broker.issue_credential(&request)).await {
         Ok(Ok(issued)) => {
-            let (id, kid) = (issued.token.token_id(), issued.token.kid());
-            oracle::check_issuance(link, "exchange", id, kid, issued.target.as_str());
+            let token = IssuedToken {
+                route: "exchange",
+                token_id: issued.token.token_id(),
+                kid: issued.token.kid(),
+                target: issued.target.as_str(),
+                uid: Some(uid_of(issued.token.secret().expose_secret())),
+            };
+            oracle::check_issuance(link, &token);
         }
         Ok(Err(refusal)) => {
             link.world.oracle.lock().counts.refusals += 1;
@@ -250,4 +285,14 @@ async fn ask_for_token(
         }
         Err(_) => link.note(&format!("caller {caller} gave up")),
     }
+}
+
+/// The UID of the ServiceAccount that a token is for.
+fn uid_of(token: &str) -> String {
+    let payload = URL_SAFE_NO_PAD
+        .decode(token.split('.').nth(1).unwrap())
+        .unwrap();
+    let claims: serde_json::Value = serde_json::from_slice(&payload).unwrap();
+    let uid = &claims["kubernetes.io"]["serviceaccount"]["uid"];
+    uid.as_str().unwrap().to_owned()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -69,6 +69,8 @@ pub(crate) struct World {
     pub(crate) hub: Mutex<HubState>,
     pub(crate) secrets: MemorySecrets,
     pub(crate) objects: FakeObjects,
+    /// Changes with every write of an object, so that watches need not compare them.
+    pub(crate) objects_version: AtomicU64,
     pub(crate) issuer_keys: FakeStore,
     pub(crate) oracle: Mutex<Oracle>,
     failures: Mutex<Failures>,
@@ -95,6 +97,7 @@ impl World {
             }),
             secrets: MemorySecrets::default(),
             objects: FakeObjects::default(),
+            objects_version: AtomicU64::new(1),
             issuer_keys: FakeStore::default(),
             oracle: Mutex::default(),
             failures: Mutex::default(),
@@ -114,6 +117,11 @@ impl World {
     /// The hub's wall clock, which is right.
     pub(crate) fn wall(&self) -> Timestamp {
         wall_at(self.now())
+    }
+
+    /// Notes that an object was written.
+    pub(crate) fn note_object_write(&self) {
+        self.objects_version.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether a mistake was planted.
