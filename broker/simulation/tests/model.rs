@@ -86,7 +86,8 @@ mod journal {
     struct State {
         journal: Journal,
         journal_age: u8,
-        revoked_age: u8,
+        /// How long ago the key was revoked, whatever the journal says now.
+        revoked_for: Option<u8>,
         replicas: [Replica; REPLICAS],
         target_has_key: bool,
         target_age: u8,
@@ -110,9 +111,7 @@ mod journal {
             let mut next = self.clone();
             let older = |age: u8, most: u8| (age + 1).min(most);
             next.journal_age = older(next.journal_age, rules.delay);
-            if next.journal.is_revoked {
-                next.revoked_age = older(next.revoked_age, PATIENCE + 1);
-            }
+            next.revoked_for = next.revoked_for.map(|age| older(age, PATIENCE + 1));
             for replica in &mut next.replicas {
                 replica.read = replica.read.map(|age| older(age, PATIENCE + 1));
                 replica.recorded = replica.recorded.map(|age| older(age, rules.delay));
@@ -182,7 +181,7 @@ mod journal {
             }
             if self.journal.has_key && !self.journal.is_revoked {
                 let mut next = self.clone();
-                (next.journal.is_revoked, next.revoked_age) = (true, 0);
+                (next.journal.is_revoked, next.revoked_for) = (true, Some(0));
                 all.push(next);
             }
             all
@@ -190,8 +189,8 @@ mod journal {
 
         fn is_bad(&self, rules: Rules) -> bool {
             let issues = self.replicas.iter().any(|replica| replica.issues(rules));
-            let target_lacks = !self.target_has_key && !self.journal.is_revoked;
-            let too_late = self.journal.is_revoked && self.revoked_age > PATIENCE;
+            let target_lacks = !self.target_has_key && self.revoked_for.is_none();
+            let too_late = self.revoked_for.is_some_and(|age| age > PATIENCE);
             issues && (target_lacks || too_late)
         }
     }
@@ -236,9 +235,9 @@ mod lease {
     use super::{REPLICAS, explore};
 
     /// For how long the holder leads after a renewal.
-    const TERM: u8 = 3;
+    const TERM: u8 = 6;
     /// The longest time that a call takes.
-    const MAX_CALL: u8 = 4;
+    const MAX_CALL: u8 = 7;
 
     #[derive(Clone, Copy, Debug)]
     struct Rules {

@@ -2,7 +2,6 @@
 //! namespace.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -234,12 +233,6 @@ impl CachedTokens {
                 due.push((key.as_ref().clone(), entry.grant.clone()));
             }
         }
-        // In an order of the keys alone, not of the map, so that a run in virtual time replays.
-        due.sort_by_cached_key(|(key, _)| {
-            let mut hasher = DefaultHasher::new();
-            key.hash(&mut hasher);
-            hasher.finish()
-        });
         due
     }
 

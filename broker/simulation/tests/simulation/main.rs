@@ -77,10 +77,10 @@ fn assert_all_hold(seeds: Range<u64>) {
         }
     });
     // A world in which nothing happens would hold every invariant.
-    assert!(counts.exchanges > count * 20, "{counts:?}");
+    assert!(counts.exchanges > count * 15, "{counts:?}");
     assert!(counts.deliveries > count, "{counts:?}");
-    assert!(counts.refusals > count, "{counts:?}");
-    assert!(counts.keys_signing > count * 2, "{counts:?}");
+    assert!(counts.refusals > count * 10, "{counts:?}");
+    assert!(counts.keys_signing > count, "{counts:?}");
     assert!(counts.leader_changes > count, "{counts:?}");
     assert!(counts.revocations > count / 10, "{counts:?}");
 }

@@ -11,7 +11,7 @@ pub(crate) enum Mistake {
     LeaderTermOutlived,
     /// A key is active as soon as it is published.
     NoActivationDelay,
-    /// Replicas do not share the key journal.
+    /// One replica does not share the key journal.
     JournalNotShared,
     /// A process that starts reads the first key journal ever written.
     JournalRolledBack,

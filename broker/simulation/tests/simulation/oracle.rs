@@ -22,9 +22,9 @@ const LONGEST_USE_OF_KEYS: Duration = Duration::from_secs(MAX_AGE.as_secs() + 25
 const CUT_OFF_AFTER: Duration = Duration::from_secs(30);
 /// How long a request or a reconciliation that was decided before a withdrawal may still take.
 const DECISION_TIME: Duration = Duration::from_secs(10);
-/// Until when a revoked key's tokens may be issued: a replica that is cut off knows nothing of the
-/// revocation, and refuses everything when its watches have failed for this long.
-const REVOCATION_BOUND: Duration = Duration::from_secs(MAX_STALE.as_secs() + 10);
+/// A replica that is cut off knows of no withdrawal and no revocation, and refuses everything when its
+/// watches have failed for `maxStaleAuthorization`.
+const BLIND_BOUND: Duration = Duration::from_secs(MAX_STALE.as_secs() + 10);
 
 /// What one process shows to the outside.
 pub(crate) struct ReplicaView {
@@ -34,11 +34,26 @@ pub(crate) struct ReplicaView {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// Since when something is withdrawn, and which replicas have been told.
-#[derive(Clone, Default)]
+/// Since when something is withdrawn, and when each replica was shown it.
+#[derive(Clone, Debug, Default)]
 struct Withdrawal {
     since: Duration,
     seen_at: [Option<Duration>; REPLICAS],
+}
+
+impl Withdrawal {
+    fn new(since: Duration) -> Self {
+        Self {
+            since,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the replica should have stopped by now.
+    fn is_over(&self, replica: usize, now: Duration) -> bool {
+        self.seen_at[replica].is_some_and(|seen| now - seen > DECISION_TIME)
+            || now - self.since > BLIND_BOUND
+    }
 }
 
 /// How often each thing happened, to see that the schedules reach it.
@@ -64,9 +79,10 @@ pub(crate) struct Oracle {
     /// When a replica that targets reach last published a key set without the key.
     last_lack: BTreeMap<String, Duration>,
     managed_kids: BTreeSet<String>,
-    revoked: BTreeMap<String, Duration>,
-    /// When each replica asked for the journal that it read last, and when it had it.
-    journal_read: [Option<(Duration, Duration)>; REPLICAS],
+    /// By the `kid`; a replica is shown it when it reads the journal.
+    revoked: BTreeMap<String, Withdrawal>,
+    /// When each replica last read the journal.
+    journal_read: [Option<Duration>; REPLICAS],
     key_set_read: [Option<Duration>; REPLICAS],
     /// By target, or by the UID of a ServiceAccount that no longer exists.
     denied: BTreeMap<String, Withdrawal>,
@@ -78,8 +94,12 @@ impl Oracle {
         self.recorded.extend(token_id);
     }
 
+    /// A replica has read the journal, which it asked for at `asked`.
     pub(crate) fn note_journal_read(&mut self, replica: usize, asked: Duration, now: Duration) {
-        self.journal_read[replica] = Some((asked, now));
+        self.journal_read[replica] = Some(now);
+        for revocation in self.revoked.values_mut().filter(|it| it.since < asked) {
+            revocation.seen_at[replica].get_or_insert(now);
+        }
     }
 
     pub(crate) fn note_key_set_read(&mut self, replica: usize, now: Duration) {
@@ -88,15 +108,14 @@ impl Oracle {
 
     pub(crate) fn note_revocation(&mut self, kid: &str, now: Duration) {
         self.counts.revocations += 1;
-        self.revoked.entry(kid.to_owned()).or_insert(now);
+        self.revoked
+            .entry(kid.to_owned())
+            .or_insert(Withdrawal::new(now));
     }
 
     /// A target stopped allowing its tenant, or the ServiceAccount of this UID was deleted.
     pub(crate) fn note_denial(&mut self, target_or_uid: &str, now: Duration) {
-        let withdrawal = Withdrawal {
-            since: now,
-            ..Withdrawal::default()
-        };
+        let withdrawal = Withdrawal::new(now);
         self.denied
             .entry(target_or_uid.to_owned())
             .or_insert(withdrawal);
@@ -118,6 +137,9 @@ impl Oracle {
         self.views[replica] = None;
         self.journal_read[replica] = None;
         self.key_set_read[replica] = None;
+        for withdrawal in self.denied.values_mut().chain(self.revoked.values_mut()) {
+            withdrawal.seen_at[replica] = None;
+        }
     }
 
     fn observe(&mut self, now: Duration) {
@@ -126,7 +148,7 @@ impl Oracle {
             let Some(view) = &self.views[replica] else {
                 continue;
             };
-            if is_recent(self.journal_read[replica].map(|(_, at)| at))
+            if is_recent(self.journal_read[replica])
                 && let Some(published) = view.published.current()
             {
                 for kid in World::hub_kids() {
@@ -154,18 +176,15 @@ impl Oracle {
     /// No withdrawn key comes back: who has read its revocation never publishes it.
     fn check_revoked(&mut self, now: Duration) {
         for replica in 0..REPLICAS {
-            let (Some(view), Some((asked, had))) =
-                (&self.views[replica], self.journal_read[replica])
-            else {
+            let view = self.views[replica].as_ref();
+            let Some(published) = view.and_then(|view| view.published.current()) else {
                 continue;
             };
-            let Some(published) = view.published.current().filter(|_| now > had) else {
-                continue;
-            };
-            for (kid, at) in self.revoked.iter().filter(|(_, at)| **at < asked) {
+            let is_seen = |it: &Withdrawal| it.seen_at[replica].is_some_and(|seen| now > seen);
+            for (kid, revocation) in self.revoked.iter().filter(|(_, it)| is_seen(it)) {
                 if published.keys.get(kid).is_some() {
                     self.violations.push(format!(
-                        "replica {replica} publishes {kid} at {now:?}, revoked at {at:?}"
+                        "replica {replica} publishes {kid} at {now:?}: {revocation:?}"
                     ));
                 }
             }
@@ -191,7 +210,7 @@ impl Oracle {
         if self.signing_kids.insert(kid.to_owned()) {
             self.counts.keys_signing += 1;
         }
-        // A revoked key is to be missing: until when its tokens are issued is the other question.
+        // A revoked key is to be missing: until when its tokens are issued is another question.
         if let Some(lack) = self.last_lack.get(kid)
             && !self.revoked.contains_key(kid)
             && now.saturating_sub(*lack) < LONGEST_USE_OF_KEYS
@@ -200,24 +219,17 @@ impl Oracle {
                 "{what}: a target may lack the key at {now:?}: a replica lacked it at {lack:?}"
             ));
         }
-        if let Some(at) = self.revoked.get(kid)
-            && now - *at > REVOCATION_BOUND
-        {
-            self.violations
-                .push(format!("{what}: {kid} at {now:?} was revoked at {at:?}"));
-        }
     }
 
-    fn check_permission(&mut self, replica: usize, granted: &str, what: &str, now: Duration) {
-        let Some(withdrawal) = self.denied.get(granted) else {
-            return;
-        };
-        let late = withdrawal.seen_at[replica].is_some_and(|seen| now - seen > DECISION_TIME);
-        if late || now - withdrawal.since > MAX_STALE + DECISION_TIME {
-            self.violations.push(format!(
-                "{what}: {granted} was withdrawn at {:?}, seen at {:?}, and issued at {now:?}",
-                withdrawal.since, withdrawal.seen_at[replica]
-            ));
+    /// Nothing that was withdrawn is issued later than its bound: an access, an account, a key.
+    fn check_withdrawal(&mut self, replica: usize, subject: &str, what: &str, now: Duration) {
+        let withdrawal = self
+            .denied
+            .get(subject)
+            .or_else(|| self.revoked.get(subject));
+        if let Some(withdrawal) = withdrawal.filter(|it| it.is_over(replica, now)) {
+            self.violations
+                .push(format!("{what}: {subject} at {now:?}: {withdrawal:?}"));
         }
     }
 }
@@ -260,8 +272,11 @@ pub(crate) fn check_issuance(link: &Link, token: &IssuedToken<'_>) {
             .push(format!("{what}: no record at {now:?}"));
     }
     oracle.check_key(kid, &what, now);
-    for granted in [Some(*target), uid.as_deref()].into_iter().flatten() {
-        oracle.check_permission(link.replica, granted, &what, now);
+    for subject in [Some(*target), Some(*kid), uid.as_deref()]
+        .into_iter()
+        .flatten()
+    {
+        oracle.check_withdrawal(link.replica, subject, &what, now);
     }
     drop(oracle);
     link.note(&format!("issued {route} {target}"));

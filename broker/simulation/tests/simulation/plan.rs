@@ -55,7 +55,7 @@ pub(crate) struct Planned {
 }
 
 /// How long a schedule runs, in virtual milliseconds.
-pub(crate) const SCHEDULE_LENGTH: u64 = 200_000;
+pub(crate) const SCHEDULE_LENGTH: u64 = 160_000;
 /// Before this time nothing fails: the first replica has started.
 const CALM_START: u64 = 5_000;
 
@@ -75,11 +75,21 @@ pub(crate) fn draw_plan(seed: u64) -> Vec<Planned> {
                 (Event::Revoke, Event::BreakSeal) | (Event::BreakSeal, Event::Revoke)
             )
         };
-        if !plan.iter().any(loses_revocation) {
+        if plan.iter().any(loses_revocation) {
+            continue;
+        }
+        let planned = Planned {
+            at: CALM_START + numbers.below(SCHEDULE_LENGTH - 20_000),
+            lasts: 1_000 + numbers.below(70_000),
+            event,
+        };
+        plan.push(planned);
+        if let Event::Deny(target) = event {
+            // Else most schedules would soon have nothing that is allowed.
             plan.push(Planned {
-                at: CALM_START + numbers.below(SCHEDULE_LENGTH - 20_000),
-                lasts: 1_000 + numbers.below(80_000),
-                event,
+                at: planned.at + numbers.below(40_000),
+                event: Event::Allow(target),
+                ..planned
             });
         }
     }
@@ -129,11 +139,10 @@ fn draw_event(numbers: &mut Stream) -> Event {
         9 => Event::ListKey,
         10 => Event::Revoke,
         11 => Event::RotateManaged,
-        12 | 13 => Event::Deny(target),
-        14 => Event::Allow(target),
+        12..=14 => Event::Deny(target),
         15 => Event::Recreate(target),
-        16 => Event::Drain(target),
-        17 => Event::StealLease,
+        16 if numbers.below(2) == 0 => Event::Drain(target),
+        16 | 17 => Event::StealLease,
         18 => Event::BlockAudit(replica),
         _ => [Event::BreakSeal, Event::Lie][target],
     }

@@ -341,7 +341,8 @@ impl HubPort {
         work: impl Future<Output = Result<T, HubError>>,
     ) -> Result<T, HubError> {
         let is_lease = path.contains(LEASES);
-        if !is_lease {
+        // An Event changes nothing: it may end a reconciliation whose term is over.
+        if !is_lease && !path.ends_with("/events") {
             oracle::check_leadership(&self.0, verb, path);
         }
         if is_lease && self.0.world.is_lease_stolen() {

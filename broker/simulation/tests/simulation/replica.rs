@@ -16,9 +16,7 @@ use keyferry_controller::delivery::{CredentialSources, Deliveries};
 use keyferry_controller::delivery_queue::run_delivery_queue;
 use keyferry_controller::key_refresh::run_key_refresh;
 use keyferry_controller::leader_election::run_leader_election;
-use keyferry_controller::tasks::{
-    run_key_canary, run_managed_key_refresh, run_policy_assembly, run_token_renewal,
-};
+use keyferry_controller::tasks::{run_key_canary, run_managed_key_refresh, run_policy_assembly};
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::key_record_store::KeyRecordStore;
 use keyferry_hub::leadership::{LeadershipReader, LeadershipWriter};
@@ -59,7 +57,7 @@ use crate::ports::{AuditLog, HubPort};
 use crate::world::{Link, ReplicaClock, World};
 
 /// The `max-age` of the published documents.
-pub(crate) const MAX_AGE: Duration = Duration::from_secs(10);
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(1);
 /// `maxStaleAuthorization`.
 pub(crate) const MAX_STALE: Duration = Duration::from_secs(60);
 
@@ -205,7 +203,7 @@ fn create_publisher(
         public_url: public_url(),
         pinned: None,
         activation_delay: activation_delay(world),
-        records: if world.has_mistake(Mistake::JournalNotShared) {
+        records: if world.has_mistake(Mistake::JournalNotShared) && port.0.replica == 2 {
             KeyRecords::none()
         } else {
             KeyRecords::shared(store)
@@ -330,11 +328,6 @@ impl Parts {
             self.policy.clone(),
             targets,
         ));
-        tasks.spawn(run_token_renewal(
-            self.mint.clone(),
-            self.policy.clone(),
-            Arc::clone(&self.live),
-        ));
         let hub: Arc<dyn Hub> = Arc::new(self.port.clone());
         tasks.spawn(run_key_canary(AudienceGuard::new(
             hub,
@@ -451,7 +444,7 @@ async fn run_watches(
             let hub = world.hub.lock();
             (hub.accounts.clone(), hub.accounts_version)
         };
-        link.wait(Duration::from_millis(50 + link.draw("watch") % 900))
+        link.wait(Duration::from_millis(100 + link.draw("watch") % 1_900))
             .await;
         oracle::observe(&world);
         if !reads || !world.is_reachable(link.replica) {
