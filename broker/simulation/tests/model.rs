@@ -44,7 +44,7 @@ mod journal {
     use super::{REPLICAS, explore};
 
     /// For how long a replica that does not read the journal may issue, and is reachable.
-    const PATIENCE: u8 = 2;
+    const MAX_UNREAD_AGE: u8 = 2;
     /// For how long a target uses the key set that it has.
     const MAX_AGE: u8 = 2;
 
@@ -56,13 +56,13 @@ mod journal {
         /// Whether a write of the journal needs the version that was read.
         compares: bool,
         /// Whether a replica that has not read the journal for long issues nothing.
-        has_patience: bool,
+        refuses_when_unread: bool,
     }
 
     const REAL: Rules = Rules {
-        delay: PATIENCE + MAX_AGE + 1,
+        delay: MAX_UNREAD_AGE + MAX_AGE + 1,
         compares: true,
-        has_patience: true,
+        refuses_when_unread: true,
     };
 
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -95,13 +95,13 @@ mod journal {
 
     impl Replica {
         fn is_fresh(self) -> bool {
-            self.read.is_some_and(|age| age <= PATIENCE)
+            self.read.is_some_and(|age| age <= MAX_UNREAD_AGE)
         }
 
         fn issues(self, rules: Rules) -> bool {
             self.publishes
                 && self.recorded.is_some_and(|age| age >= rules.delay)
-                && (self.is_fresh() || !rules.has_patience)
+                && (self.is_fresh() || !rules.refuses_when_unread)
         }
     }
 
@@ -111,9 +111,9 @@ mod journal {
             let mut next = self.clone();
             let older = |age: u8, most: u8| (age + 1).min(most);
             next.journal_age = older(next.journal_age, rules.delay);
-            next.revoked_for = next.revoked_for.map(|age| older(age, PATIENCE + 1));
+            next.revoked_for = next.revoked_for.map(|age| older(age, MAX_UNREAD_AGE + 1));
             for replica in &mut next.replicas {
-                replica.read = replica.read.map(|age| older(age, PATIENCE + 1));
+                replica.read = replica.read.map(|age| older(age, MAX_UNREAD_AGE + 1));
                 replica.recorded = replica.recorded.map(|age| older(age, rules.delay));
             }
             next.target_age += 1;
@@ -190,7 +190,7 @@ mod journal {
         fn is_bad(&self, rules: Rules) -> bool {
             let issues = self.replicas.iter().any(|replica| replica.issues(rules));
             let target_lacks = !self.target_has_key && self.revoked_for.is_none();
-            let too_late = self.revoked_for.is_some_and(|age| age > PATIENCE);
+            let too_late = self.revoked_for.is_some_and(|age| age > MAX_UNREAD_AGE);
             issues && (target_lacks || too_late)
         }
     }
@@ -219,7 +219,7 @@ mod journal {
                 ..REAL
             },
             Rules {
-                has_patience: false,
+                refuses_when_unread: false,
                 ..REAL
             },
         ] {
@@ -331,7 +331,7 @@ mod lease {
             Some(next)
         }
 
-        fn answer(&self, index: usize, rules: Rules) -> Option<Self> {
+        fn answer_call(&self, index: usize, rules: Rules) -> Option<Self> {
             let call = self.replicas[index].call.filter(|call| call.is_written)?;
             let mut next = self.clone();
             let passed = if rules.counts_from_call { call.age } else { 0 };
@@ -347,7 +347,7 @@ mod lease {
                     all.push(self.read(index, rules));
                 }
                 all.extend(self.write(index, rules));
-                all.extend(self.answer(index, rules));
+                all.extend(self.answer_call(index, rules));
             }
             all
         }

@@ -248,7 +248,7 @@ fn create_mint(
 }
 
 impl Parts {
-    fn world(&self) -> &Arc<World> {
+    fn shared_world(&self) -> &Arc<World> {
         &self.link.world
     }
 
@@ -266,7 +266,7 @@ impl Parts {
             Namespace::new("keyferry-system").unwrap(),
             format!("replica-{}-{}", self.link.replica, self.link.process),
         );
-        if self.world().has_mistake(Mistake::LeaderIgnoresLease) {
+        if self.shared_world().has_mistake(Mistake::LeaderIgnoresLease) {
             leadership.set(Some(Duration::from_secs(1_000_000)));
             self.publisher.set_leadership(true);
             tasks.spawn(async move {
@@ -282,7 +282,7 @@ impl Parts {
                 self.metrics.clone(),
             ));
         }
-        let at_once = self.world().has_mistake(Mistake::ManagedKeyAtOnce);
+        let signs_early = self.shared_world().has_mistake(Mistake::ManagedKeyAtOnce);
         let maintainer = KeySetMaintainer::new(KeySetMaintainerParts {
             store: Arc::new(self.port.clone()),
             issuers: self.managed.clone(),
@@ -290,7 +290,7 @@ impl Parts {
             metrics: self.metrics.clone(),
             public_url: public_url(),
             rotation: RotationPolicy {
-                active_after: if at_once {
+                active_after: if signs_early {
                     Duration::ZERO
                 } else {
                     lifetime::activation_delay(MAX_AGE)
@@ -342,21 +342,22 @@ impl Parts {
             client_keys: Arc::new(SystemClientKeys),
             facts: Arc::new(self.port.clone()),
             audit: Arc::new(AuditLog(Arc::clone(&self.link))),
-            activation_delay: activation_delay(self.world()),
+            activation_delay: activation_delay(self.shared_world()),
         };
         let deliveries = Arc::new(Deliveries::new(Arc::clone(&context), credentials));
         tasks.spawn(run_delivery_queue(
             context,
             deliveries,
-            max_stale(self.world()),
+            max_stale(self.shared_world()),
         ));
     }
 
     fn create_context(&self) -> Context {
         let author_policy = AdmissionPolicyWriter::for_author_policy();
         author_policy.set_state(Standing::Active);
-        let clock: Arc<dyn Clock> = if self.world().has_mistake(Mistake::LeaderTermOutlived) {
-            let clock = ReplicaClock::new(self.world(), self.link.replica);
+        let clock: Arc<dyn Clock> = if self.shared_world().has_mistake(Mistake::LeaderTermOutlived)
+        {
+            let clock = ReplicaClock::new(self.shared_world(), self.link.replica);
             Arc::new(clock.with_lag(Duration::from_secs(45)))
         } else {
             Arc::clone(&self.clock)
@@ -380,7 +381,7 @@ impl Parts {
 
     fn create_broker(&self) -> Broker {
         let hub: Arc<dyn Hub> = Arc::new(self.port.clone());
-        let max_stale = max_stale(self.world());
+        let max_stale = max_stale(self.shared_world());
         let callers = CallerSettings {
             audience: Audience::new("keyferry.dev").unwrap(),
             require_pod_bound: false,
@@ -431,7 +432,7 @@ async fn run_watches(
     targets: TargetWriter,
 ) {
     let world = Arc::clone(&link.world);
-    let mut known: [BTreeMap<String, String>; 2] = Default::default();
+    let mut known_versions: [BTreeMap<String, String>; 2] = Default::default();
     let (mut accounts_version, mut objects_version, mut is_listed) = (0, 0, false);
     loop {
         // What is read here arrives after the pause: that is how late a watch is.
@@ -461,7 +462,7 @@ async fn run_watches(
             let kinds = [Collection::TargetClusters, Collection::TargetAccesses];
             for (index, kind) in kinds.into_iter().enumerate() {
                 if let Some(objects) = &objects {
-                    note_objects(&store, kind, &objects[index], &mut known[index]);
+                    note_objects(&store, kind, &objects[index], &mut known_versions[index]);
                 }
             }
             objects_version = written;
@@ -490,7 +491,7 @@ fn note_objects(
     store: &ObjectStore,
     kind: Collection,
     objects: &[serde_json::Value],
-    known: &mut BTreeMap<String, String>,
+    known_versions: &mut BTreeMap<String, String>,
 ) {
     let text = |object: &serde_json::Value, field: &str| {
         object["metadata"][field]
@@ -502,16 +503,16 @@ fn note_objects(
         .iter()
         .map(|object| (text(object, "uid"), text(object, "resourceVersion")))
         .collect();
-    if !versions.keys().eq(known.keys()) {
+    if !versions.keys().eq(known_versions.keys()) {
         store.list(kind, objects);
     } else {
         for object in objects {
-            if known.get(&text(object, "uid")) != versions.get(&text(object, "uid")) {
+            if known_versions.get(&text(object, "uid")) != versions.get(&text(object, "uid")) {
                 store.store_object(kind, &ReducedObject::of(object));
             }
         }
     }
-    *known = versions;
+    *known_versions = versions;
 }
 
 fn note_accounts(live: &LiveObjects, accounts: &BTreeMap<(String, String), String>) {
