@@ -68,6 +68,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/pages",
         "broker/platform",
         "broker/server",
+        "broker/simulation",
         "broker/testing",
         "integration",
     ] {

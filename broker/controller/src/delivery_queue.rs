@@ -78,6 +78,9 @@ pub async fn run_delivery_queue(
             deliveries.not_leading();
         }
         check = tokio::select! {
+            // In one order, so that a run in virtual time replays. No branch is ready so often that
+            // it keeps out those after it.
+            biased;
             _ = ticks.tick() => {
                 debouncing = false;
                 ChangeCheck::Now

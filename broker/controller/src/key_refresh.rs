@@ -59,6 +59,7 @@ pub async fn run_key_refresh(
             FIRST_READ_INTERVAL
         };
         tokio::select! {
+            biased;
             () = tokio::time::sleep(pause) => {}
             () = reload_signal.received() => {}
         }

@@ -75,6 +75,7 @@ pub async fn run_managed_key_refresh(
         maintainer.run_round(&policy.current()).await;
         first_check.send_replace(true);
         tokio::select! {
+            biased;
             () = tokio::time::sleep(READ_EVERY) => {}
             () = reload_signal.received() => {}
             changed = changes.changed() => if changed.is_err() { return },

@@ -1,6 +1,7 @@
 //! The Lease that elects the leading replica. It is not a lock for safety: it only keeps replicas
 //! from doing the same work concurrently.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,9 +9,9 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use keyferry_api::name::Namespace;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::client::HubClient;
-use crate::ports::HubError;
+use crate::ports::{HubError, HubObjects};
 
 const LEASE_NAME: &str = "keyferry";
 /// How long a holder leads without a renewal.
@@ -21,7 +22,7 @@ const LONGEST_TERM: Duration = Duration::from_secs(60);
 
 /// One replica's side of the Lease.
 pub struct LeaderLease {
-    client: HubClient,
+    objects: Arc<dyn HubObjects>,
     namespace: Namespace,
     holder: String,
     other: OtherHolder,
@@ -33,9 +34,6 @@ pub struct LeaderLease {
 struct OtherHolder {
     last_change: Option<(LeaseSpec, Duration)>,
 }
-
-#[derive(Deserialize)]
-struct Ignored {}
 
 /// Which replica leads, as one read of the Lease shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +48,9 @@ pub enum Leader {
 
 impl LeaderLease {
     /// Creates this replica's side of the Lease in `namespace`; `holder` is the replica's name.
-    pub fn new(client: HubClient, namespace: Namespace, holder: String) -> Self {
+    pub fn new(objects: Arc<dyn HubObjects>, namespace: Namespace, holder: String) -> Self {
         Self {
-            client,
+            objects,
             namespace,
             holder,
             other: OtherHolder::default(),
@@ -73,14 +71,14 @@ impl LeaderLease {
             self.namespace
         );
         let path = format!("{collection}/{LEASE_NAME}");
-        let outcome = match self.client.get_object::<Lease>(&path, "Lease").await {
-            Err(HubError::NotFound(_)) => {
-                self.client
-                    .create::<_, Ignored>(&collection, &self.lease_object(None, wall), "Lease")
-                    .await
+        let outcome = match self.objects.get(&path).await? {
+            None => {
+                let lease = self.lease_object(None, wall);
+                self.objects.create_plain(&collection, &lease).await
             }
-            Err(error) => return Err(error),
-            Ok(object) => {
+            Some(read) => {
+                let object =
+                    Lease::deserialize(read.value()).map_err(|_| HubError::Unreadable("Lease"))?;
                 let spec = object.spec.unwrap_or_default();
                 if let Some(leader) = self.other.current_leader(&self.holder, &spec, mono) {
                     return Ok(leader);
@@ -88,21 +86,20 @@ impl LeaderLease {
                 // Without a version, the write would be no compare-and-swap.
                 let version = object.metadata.resource_version;
                 let version = version.ok_or(HubError::Unreadable("Lease"))?;
-                self.client
-                    .replace::<_, Ignored>(&path, &self.lease_object(Some(version), wall), "Lease")
-                    .await
+                let lease = self.lease_object(Some(version), wall);
+                self.objects.replace_plain(&path, &lease).await
             }
         };
         match outcome {
-            Ok(_) => Ok(Leader::This),
+            Ok(()) => Ok(Leader::This),
             // Another replica was faster.
             Err(HubError::Conflict(_)) => Ok(Leader::Unseen),
             Err(error) => Err(error),
         }
     }
 
-    fn lease_object(&self, version: Option<String>, wall: Timestamp) -> Lease {
-        Lease {
+    fn lease_object(&self, version: Option<String>, wall: Timestamp) -> Value {
+        json!(Lease {
             metadata: ObjectMeta {
                 name: Some(LEASE_NAME.to_owned()),
                 resource_version: version,
@@ -114,7 +111,7 @@ impl LeaderLease {
                 renew_time: Some(MicroTime(wall)),
                 ..LeaseSpec::default()
             }),
-        }
+        })
     }
 }
 

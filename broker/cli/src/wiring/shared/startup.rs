@@ -22,6 +22,7 @@ use keyferry_hub::leadership::{LeadershipReader, LeadershipWriter};
 use keyferry_hub::lease::LeaderLease;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::object_store::{Faults, ObjectStore};
+use keyferry_hub::objects::KubeObjects;
 use keyferry_hub::ports::Hub;
 use keyferry_hub::secret_store::KubeSecretStore;
 use keyferry_hub::targets::{TargetReader, TargetWriter};
@@ -140,7 +141,7 @@ impl<'a> Startup<'a> {
         let leadership = LeadershipWriter::default();
         let reader = leadership.reader();
         let lease = LeaderLease::new(
-            self.client.clone(),
+            Arc::new(KubeObjects::new(self.client.clone())),
             self.server.cluster_resource_namespace.clone(),
             self.random.request_id().to_string(),
         );

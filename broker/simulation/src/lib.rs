@@ -1,0 +1,2 @@
+//! Nothing but tests: `tests/simulation` runs the product's parts in virtual time,
+//! `tests/interleavings` in every order of their steps, and `tests/model` explores two models.

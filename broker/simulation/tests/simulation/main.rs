@@ -1,0 +1,159 @@
+//! Three replicas of the real parts, a hub and a network that fail, callers and administrators: all
+//! in virtual time and from one seed.
+//!
+//! Real are the authoriser, the exchange, the mint, the publication, the key journal, the managed
+//! issuer, the Lease, the delivery queue and the deliveries, with their own loops. Replaced are the
+//! hub, the watches' network, the audit log's file, the clocks and the randomness. Equal seeds give
+//! equal traces, which each run asserts.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a world that cannot be built fails its test, and a seed is for a person to read"
+)]
+
+mod admin;
+mod draw;
+mod hub_keys;
+mod mistake;
+mod objects;
+mod oracle;
+mod plan;
+mod ports;
+mod replica;
+mod schedule;
+mod world;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use self::mistake::Mistake;
+use self::oracle::Counts;
+use self::schedule::{Outcome, run_schedule};
+
+/// The schedules of each run.
+const SCHEDULES: u64 = 2_000;
+/// The schedules of the full run.
+const ALL_SCHEDULES: u64 = 100_000;
+/// Every so many schedules, one is run again.
+const REPLAY_EVERY: u64 = 20;
+
+/// Runs the schedules on as many threads as there are cores, and calls `judge` with each outcome.
+fn run_all(seeds: Range<u64>, judge: impl Fn(u64, &Outcome) + Sync) -> Counts {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let mut total = Counts::default();
+    std::thread::scope(|scope| {
+        let judge = &judge;
+        let workers: Vec<_> = (0..threads)
+            .map(|worker| {
+                let seeds = seeds.clone();
+                scope.spawn(move || {
+                    let mut counts = Counts::default();
+                    for seed in seeds.filter(|seed| seed % threads == worker) {
+                        let outcome = run_schedule(seed, None, false);
+                        judge(seed, &outcome);
+                        counts.add(outcome.counts);
+                    }
+                    counts
+                })
+            })
+            .collect();
+        for worker in workers {
+            total.add(worker.join().unwrap());
+        }
+    });
+    total
+}
+
+/// No schedule breaks an invariant, and some of them are run again with the same result.
+fn assert_all_hold(seeds: Range<u64>) {
+    let count = seeds.end - seeds.start;
+    let counts = run_all(seeds, |seed, outcome| {
+        assert_eq!(outcome.violations, [""; 0], "seed {seed}");
+        if seed % REPLAY_EVERY == 0 {
+            let again = run_schedule(seed, None, false);
+            assert_eq!(again.hash, outcome.hash, "seed {seed} does not replay");
+        }
+    });
+    // A world in which nothing happens would hold every invariant.
+    assert!(counts.exchanges > count * 15, "{counts:?}");
+    assert!(counts.deliveries > count, "{counts:?}");
+    assert!(counts.refusals > count * 10, "{counts:?}");
+    assert!(counts.keys_signing > count, "{counts:?}");
+    assert!(counts.leader_changes > count, "{counts:?}");
+    assert!(counts.revocations > count / 10, "{counts:?}");
+}
+
+#[test]
+fn every_schedule_holds_the_invariants() {
+    assert_all_hold(0..SCHEDULES);
+}
+
+#[test]
+#[ignore = "the full run has time for it"]
+fn every_schedule_of_the_full_run_holds_the_invariants() {
+    assert_all_hold(SCHEDULES..SCHEDULES + ALL_SCHEDULES);
+}
+
+/// Each row: the mistake, and within how many seeds the invariants find it.
+const FOUND_WITHIN: [(Mistake, u64); 12] = [
+    (Mistake::LeaderIgnoresLease, 1),
+    (Mistake::LeaderClockSlow, 300),
+    (Mistake::LeaderTermOutlived, 300),
+    (Mistake::NoActivationDelay, 100),
+    (Mistake::JournalNotShared, 100),
+    (Mistake::JournalRolledBack, 300),
+    (Mistake::JournalOverwritten, 300),
+    (Mistake::RecordDropped, 1),
+    (Mistake::RecordLate, 1),
+    (Mistake::WatchBlind, 100),
+    (Mistake::StaleForEver, 300),
+    (Mistake::ManagedKeyAtOnce, 100),
+];
+
+#[test]
+fn every_planted_mistake_is_found() {
+    let mut missed = Vec::new();
+    for (mistake, within) in FOUND_WITHIN {
+        let finds = |seed: &u64| {
+            !run_schedule(*seed, Some(mistake), false)
+                .violations
+                .is_empty()
+        };
+        match (0..within).find(finds) {
+            Some(seed) => println!("{mistake:?}: found by seed {seed}"),
+            None => missed.push(mistake),
+        }
+    }
+    assert_eq!(missed, []);
+}
+
+#[test]
+fn a_seed_gives_its_trace_and_another_seed_another() {
+    let hashes: BTreeSet<u64> = (0..20)
+        .map(|seed| {
+            let (one, two) = (
+                run_schedule(seed, None, true),
+                run_schedule(seed, None, true),
+            );
+            assert_eq!(one.lines, two.lines, "seed {seed}");
+            one.hash
+        })
+        .collect();
+    assert_eq!(hashes.len(), 20);
+}
+
+/// Prints what happens in one schedule: `KEYFERRY_SEED=7 cargo test -p keyferry-simulation --test
+/// simulation -- --ignored --nocapture one_seed`.
+#[test]
+#[ignore = "for a person who looks at one seed"]
+fn one_seed_is_shown() {
+    let seed = std::env::var("KEYFERRY_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let outcome = run_schedule(seed, None, true);
+    for line in &outcome.lines {
+        println!("{line}");
+    }
+    println!("{:?}\n{:#?}", outcome.counts, outcome.violations);
+    assert_eq!(outcome.violations, [""; 0]);
+}
