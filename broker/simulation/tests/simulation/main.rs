@@ -36,6 +36,7 @@ use self::schedule::{Outcome, run_schedule};
 const SCHEDULES: u64 = if cfg!(debug_assertions) { 100 } else { 2_000 };
 /// The schedules of the full run.
 const ALL_SCHEDULES: u64 = 100_000;
+
 /// Runs the schedules on as many threads as there are cores, and calls `judge` with each outcome.
 fn run_all(seeds: Range<u64>, judge: impl Fn(u64, &Outcome) + Sync) -> Counts {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
@@ -135,7 +136,7 @@ fn more_planted_mistakes_are_found() {
 }
 
 #[test]
-#[ignore = "on a loaded machine one of twenty seeds did not replay, and why is not known"]
+#[ignore = "two equal calls at one moment swapped their numbers; not run since that was changed"]
 fn a_seed_gives_its_trace_and_another_seed_another() {
     let hashes: BTreeSet<u64> = (0..20)
         .map(|seed| {
