@@ -259,7 +259,7 @@ pub(crate) fn check_issuance(link: &Link, token: &IssuedToken<'_>) {
         uid,
     } = token;
     let now = link.world.now();
-    let what = format!("replica {} {route} for {target}", link.replica);
+    let issuance = format!("replica {} {route} for {target}", link.replica);
     let mut oracle = link.world.oracle.lock();
     oracle.observe(now);
     match *route {
@@ -269,14 +269,14 @@ pub(crate) fn check_issuance(link: &Link, token: &IssuedToken<'_>) {
     if !oracle.recorded.contains(*token_id) {
         oracle
             .violations
-            .push(format!("{what}: no record at {now:?}"));
+            .push(format!("{issuance}: no record at {now:?}"));
     }
-    oracle.check_key(kid, &what, now);
+    oracle.check_key(kid, &issuance, now);
     for subject in [Some(*target), Some(*kid), uid.as_deref()]
         .into_iter()
         .flatten()
     {
-        oracle.check_withdrawal(link.replica, subject, &what, now);
+        oracle.check_withdrawal(link.replica, subject, &issuance, now);
     }
     drop(oracle);
     link.note(&format!("issued {route} {target}"));

@@ -254,7 +254,6 @@ pub(crate) struct Link {
     /// Which process of the replica it is: each restart makes another.
     pub(crate) process: u64,
     is_dead: AtomicBool,
-    calls: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Link {
@@ -264,7 +263,6 @@ impl Link {
             replica,
             process,
             is_dead: AtomicBool::new(false),
-            calls: Mutex::default(),
         }
     }
 
@@ -273,13 +271,12 @@ impl Link {
         self.is_dead.store(true, Ordering::Relaxed);
     }
 
-    /// A number for the next use of `purpose`.
+    /// A number for the use of `purpose` at this moment. Equal uses at one moment draw the same,
+    /// because tokio wakes those who wait for one result in a random order.
     pub(crate) fn draw(&self, purpose: &str) -> u64 {
-        let mut calls = self.calls.lock();
-        let count = calls.entry(purpose.to_owned()).or_default();
-        *count += 1;
         let place = format!("{} {} {purpose}", self.replica, self.process);
-        draw(self.world.seed, &place, *count)
+        let now = u64::try_from(self.world.now().as_millis()).unwrap_or_default();
+        draw(self.world.seed, &place, now)
     }
 
     /// Waits, unless the process is dead.
