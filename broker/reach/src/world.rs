@@ -100,7 +100,7 @@ pub enum ObjectError {
     },
     /// The object is of a version whose meaning is not known here.
     #[error(
-        "the {object} has the apiVersion {version:?}, and {judged} is judged; fix: give it as kubectl get RESOURCE.{judged} prints it"
+        "the {object} has the apiVersion {version:?}, and {judged} is judged; fix: give it in that version"
     )]
     OtherVersion {
         /// Its kind and name.
