@@ -126,6 +126,19 @@ fn the_manifests_hold_the_walls() {
         ("testing", &["go-formats", "kube-rbac"]),
         ("image", &[]),
         ("simulation", &[]),
+        // What reads foreign bytes, and nothing that would be fuzzed along.
+        (
+            "fuzz",
+            &[
+                "api",
+                "cel-kubernetes",
+                "core",
+                "fleet",
+                "go-formats",
+                "keys",
+                "kube-authn",
+            ],
+        ),
     ] {
         let found = all_own_dependencies(name);
         let allowed: BTreeSet<String> = allowed.iter().map(|name| (*name).to_owned()).collect();

@@ -57,6 +57,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/controller",
         "broker/core",
         "broker/fleet",
+        "broker/fuzz",
         "broker/go-formats",
         "broker/image",
         "broker/hub",

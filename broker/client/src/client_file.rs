@@ -6,12 +6,11 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use keyferry_api::audience::{Audience, AudienceError};
 use keyferry_api::foreign_text;
-use keyferry_api::name::{NameError, ObjectName};
+use keyferry_api::name::ObjectName;
+use keyferry_core::client_document::{ClientDocument, ClientDocumentError, MAX_CLIENT_FILE_BYTES};
 use keyferry_hub::client::HubAccess;
 use rustix::fs::OFlags;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::caller_token::CallerTokenSource;
@@ -19,8 +18,6 @@ use super::ci_token::{self, CiTokenSource};
 use super::client_certificate::ClientCertificateFiles;
 use super::server::ServerAddress;
 
-/// The largest client file that is read.
-const MAX_BYTES: u64 = 64 * 1024;
 /// Write permission for anyone but the owner.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
@@ -65,55 +62,9 @@ pub enum ClientFileProblem {
     /// The file is not UTF-8, or could not be read to its end.
     #[error("it is not readable text")]
     NotText,
-    /// The file exceeds the limit.
-    #[error("it is larger than 64 KiB")]
-    TooLarge,
-    /// The file is not YAML of the expected form.
-    #[error("line {line}: {problem}")]
-    Malformed {
-        /// The line of the mistake; 0 if it is not known.
-        line: u64,
-        /// The parser's message, without a part of the file.
-        problem: String,
-    },
-    /// The file has another kind or version.
-    #[error(
-        "it must begin with apiVersion: config.keyferry.dev/v1alpha1 and kind: ClientConfiguration"
-    )]
-    OtherKind,
-    /// The caller's audience is not valid.
-    #[error("callerAudience {0}")]
-    CallerAudience(AudienceError),
-    /// The caller's ServiceAccount is not valid.
-    #[error("serviceAccount {0}")]
-    ServiceAccount(NameError),
-    /// One of the two files of a client certificate is missing.
-    #[error("clientCertificate and clientKey are not both set; set both, or none")]
-    HalfCertificate,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Document {
-    api_version: String,
-    kind: String,
-    server: String,
-    certificate_authority: Option<PathBuf>,
-    token_file: Option<PathBuf>,
-    #[serde(default, rename = "githubOIDC")]
-    github_oidc: bool,
-    #[serde(rename = "githubOIDCHost")]
-    github_oidc_host: Option<String>,
-    token_env: Option<String>,
-    service_account: Option<String>,
-    caller_audience: Option<String>,
-    client_certificate: Option<PathBuf>,
-    client_key: Option<PathBuf>,
-    kubeconfig: Option<PathBuf>,
-    context: Option<String>,
-    #[serde(default)]
-    allow_unpinned_server: bool,
-    cache_dir: Option<PathBuf>,
+    /// The text of the file cannot be used.
+    #[error(transparent)]
+    Document(#[from] ClientDocumentError),
 }
 
 /// Reads the client file; `None` if it does not exist. Relative paths in it start at its folder.
@@ -134,41 +85,19 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
     let Some(text) = trusted_text(path)? else {
         return Ok(None);
     };
-    let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_events: 200, max_aliases: 0, max_anchors: 0 } };
-    let document: Document =
-        serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
-            let line = error.location().map_or(0, |location| location.line());
-            let problem = error.without_snippet().to_string();
-            let problem = foreign_text::one_line(problem.lines().next().unwrap_or_default(), 200);
-            ClientFileProblem::Malformed { line, problem }
-        })?;
-    if document.api_version != "config.keyferry.dev/v1alpha1"
-        || document.kind != "ClientConfiguration"
-    {
-        return Err(ClientFileProblem::OtherKind);
-    }
-    let audience = Audience::new(
-        document
-            .caller_audience
-            .as_deref()
-            .unwrap_or(caller_audience),
-    );
-    let audience = audience.map_err(ClientFileProblem::CallerAudience)?;
+    let document = ClientDocument::read(&text, caller_audience)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let resolve_path = |file: Option<PathBuf>| file.map(|file| folder.join(file));
     let github_host = document
         .github_oidc_host
         .unwrap_or_else(|| ci_token::GITHUB_HOST.to_owned());
-    let service_account = document.service_account.map(ObjectName::new).transpose();
-    let service_account = service_account.map_err(ClientFileProblem::ServiceAccount)?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let resolve_path = |file: Option<PathBuf>| file.map(|file| folder.join(file));
-    let client_certificate = match (document.client_certificate, document.client_key) {
-        (None, None) => None,
-        (Some(certificate), Some(key)) => Some(ClientCertificateFiles {
-            certificate: folder.join(certificate),
-            key: folder.join(key),
-        }),
-        _ => return Err(ClientFileProblem::HalfCertificate),
-    };
+    let client_certificate =
+        document
+            .client_certificate
+            .map(|(certificate, key)| ClientCertificateFiles {
+                certificate: folder.join(certificate),
+                key: folder.join(key),
+            });
     Ok(Some(ClientFile {
         server: ServerAddress {
             url: document.server,
@@ -182,8 +111,8 @@ fn try_read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
                 }),
                 (false, name) => name.map(CiTokenSource::Variable),
             },
-            service_account,
-            audience: Some(audience),
+            service_account: document.service_account,
+            audience: Some(document.caller_audience),
             hub: HubAccess {
                 kubeconfig: resolve_path(document.kubeconfig),
                 context: document.context,
@@ -271,14 +200,11 @@ fn trusted_text(path: &Path) -> Result<Option<String>, ClientFileProblem> {
         return Err(ClientFileProblem::WritableByOthers);
     }
     let mut text = String::new();
-    file.take(MAX_BYTES + 1)
+    // One byte more than a client file may have, so that a longer one is refused and not cut.
+    file.take(MAX_CLIENT_FILE_BYTES as u64 + 1)
         .read_to_string(&mut text)
         .map_err(|_| ClientFileProblem::NotText)?;
-    if text.len() as u64 > MAX_BYTES {
-        Err(ClientFileProblem::TooLarge)
-    } else {
-        Ok(Some(text))
-    }
+    Ok(Some(text))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod audit;
 pub mod authorise;
 pub mod caller;
 pub mod client_certificate;
+pub mod client_document;
 pub mod configuration_warnings;
 pub mod delivery;
 pub mod exchange;

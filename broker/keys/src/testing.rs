@@ -106,7 +106,8 @@ impl TestKey {
         }
     }
 
-    fn verifier(&self) -> Box<dyn JwsVerifier> {
+    /// josekit's verifier of its signatures.
+    pub fn verifier(&self) -> Box<dyn JwsVerifier> {
         let jwk = &self.private.to_public_key().unwrap();
         match self.algorithm {
             SigningAlgorithm::Es256 => Box::new(ES256.verifier_from_jwk(jwk).unwrap()),

@@ -228,6 +228,10 @@ fn library_algorithm(algorithm: SigningAlgorithm) -> Option<Algorithm> {
 }
 
 #[cfg(test)]
+mod rfc_vectors;
+#[cfg(test)]
+mod second_implementation;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod wycheproof_vectors;

@@ -40,7 +40,7 @@ fn run_step(step: &Step) -> Result<(), String> {
     say(&format!("== {step}"));
     let status = Command::new(step.program)
         .args(&step.arguments)
-        .envs(step.variables.iter().copied())
+        .envs(step.variables.iter().map(|(name, value)| (name, value)))
         .status()
         .map_err(|error| format!("starting {}: {error}. fix: {}", step.program, step.fix))?;
     match status.success() {

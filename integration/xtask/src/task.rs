@@ -12,6 +12,15 @@ const CRATES_ALONE: [&str; 7] = [
     "keyferry-kube-authn",
     "keyferry-kube-rbac",
 ];
+/// What makes a build report to libFuzzer which code an input reaches. It is what cargo-fuzz sets,
+/// without a sanitizer, which would need a nightly compiler and finds little in code without
+/// `unsafe`.
+const COVERAGE_FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+/// How long a target is explored if nobody says otherwise, in seconds.
+const FUZZ_SECONDS: &str = "600";
 /// The checker of Markdown, run by npm's `npx`.
 const MARKDOWN_LINT: &str = "markdownlint-cli2@0.22.1";
 
@@ -35,7 +44,7 @@ pub(crate) struct Step {
     /// Its arguments.
     pub(crate) arguments: Vec<String>,
     /// What is added to its environment.
-    pub(crate) variables: Vec<(&'static str, &'static str)>,
+    pub(crate) variables: Vec<(&'static str, String)>,
     /// What to do if the program cannot be started.
     pub(crate) fix: &'static str,
 }
@@ -50,8 +59,8 @@ impl Step {
         }
     }
 
-    fn with(mut self, name: &'static str, value: &'static str) -> Self {
-        self.variables.push((name, value));
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.push((name, value.into()));
         self
     }
 }
@@ -66,7 +75,7 @@ impl fmt::Display for Step {
 }
 
 /// Every task, in the order in which one needs them.
-pub(crate) const TASKS: [Task; 8] = [
+pub(crate) const TASKS: [Task; 9] = [
     Task {
         name: "test",
         arguments: "",
@@ -109,6 +118,12 @@ pub(crate) const TASKS: [Task; 8] = [
                 )]
             })
         },
+    },
+    Task {
+        name: "fuzz",
+        arguments: "TARGET [SECONDS]",
+        about: "explores a target of broker/fuzz, or with merge keeps what was found (needs C++)",
+        steps: fuzz,
     },
     Task {
         name: "full",
@@ -194,6 +209,32 @@ fn snapshots() -> Vec<Step> {
         .into()
 }
 
+/// Explores a target and writes inputs that reach new code below `target/fuzz/found`, or adds the
+/// fewest of them that reach it to the corpus.
+fn fuzz(words: &[String]) -> Result<Vec<Step>, String> {
+    let (target, limit) = match words {
+        [target] => (target, FUZZ_SECONDS),
+        [target, limit] => (target, limit.as_str()),
+        _ => return Err("name a target, a folder of broker/fuzz/corpus".to_owned()),
+    };
+    let found = format!("target/fuzz/found/{target}");
+    let corpus = format!("broker/fuzz/corpus/{target}");
+    let (limit, first, second) = match limit {
+        "merge" => ("-merge=1".to_owned(), &corpus, &found),
+        seconds => (format!("-max_total_time={seconds}"), &found, &corpus),
+    };
+    let mut folder = script("mkdir", vec!["-p".to_owned(), found.clone()]);
+    folder.fix = "call it on Linux";
+    let mut run = Step::cargo(
+        "run --locked --package keyferry-fuzz --features engine --profile fuzz \
+         --target host-tuple --target-dir target/fuzz -- -timeout=10 -rss_limit_mb=1024 \
+         -artifact_prefix=target/fuzz/",
+    );
+    run.arguments.extend([limit, first.clone(), second.clone()]);
+    let run = run.with("RUSTFLAGS", COVERAGE_FLAGS);
+    Ok(vec![folder, run.with("KEYFERRY_FUZZ_TARGET", target)])
+}
+
 fn full(words: &[String]) -> Result<Vec<Step>, String> {
     let mut arguments = Vec::new();
     if !words.is_empty() {
@@ -239,6 +280,26 @@ mod tests {
     fn the_full_run_takes_stages() {
         assert_eq!(printed("full", &[]).unwrap(), [".ci/full "]);
         assert_eq!(printed("full", &["d2"]).unwrap(), [".ci/full only d2"]);
+    }
+
+    #[test]
+    fn a_target_is_explored_or_its_corpus_grows() {
+        let last = |words: &[&str]| {
+            let steps = printed("fuzz", words).unwrap();
+            let (_, limits) = steps[1]
+                .split_once(" -artifact_prefix=target/fuzz/ ")
+                .unwrap();
+            limits.to_owned()
+        };
+        assert_eq!(
+            last(&["jwt"]),
+            "-max_total_time=600 target/fuzz/found/jwt broker/fuzz/corpus/jwt"
+        );
+        assert_eq!(
+            last(&["jwt", "merge"]),
+            "-merge=1 broker/fuzz/corpus/jwt target/fuzz/found/jwt"
+        );
+        assert!(printed("fuzz", &[]).is_err());
     }
 
     #[test]

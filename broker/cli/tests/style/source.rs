@@ -21,7 +21,7 @@ impl SourceFile {
     /// Whether the whole file is for tests and benches.
     pub(crate) fn is_test(&self) -> bool {
         let below = self.path.splitn(3, '/').nth(2).unwrap_or(&self.path);
-        let folders = ["tests", "benches", "fuzz", "testing"];
+        let folders = ["tests", "benches", "testing"];
         let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
         self.path.starts_with("integration/tests/")
             || folder.split('/').any(|part| folders.contains(&part))

@@ -47,9 +47,10 @@ impl Collection {
     pub fn new(inputs: BTreeMap<String, Map<String, Value>>) -> Result<Self, InputsError> {
         let inputs = inputs
             .into_iter()
-            .map(|(id, members)| {
-                let mut members = sort_members(members);
+            .map(|(id, mut members)| {
+                // Before they are sorted: a removal moves the last member to the place that is free.
                 members.remove("id");
+                let members = sort_members(members);
                 Input { id, members }
             })
             .collect();
@@ -141,6 +142,12 @@ mod tests {
         assert_eq!(
             str::from_utf8(collection.bytes()).unwrap(),
             r#"{"inputs":[{"id":"a"},{"id":"b","x":{"m":2,"n":[{"c":2,"d":1}]},"y":1}]}"#
+        );
+        let stated = json!({ "id": "c", "x": 1, "y": 2, "z": 3 });
+        assert_eq!(
+            of(&[("c", stated)]),
+            of(&[("c", json!({ "x": 1, "y": 2, "z": 3 }))]),
+            "whether or not the id is stated"
         );
         assert_ne!(collection.etag(), of(&[("a", json!({}))]).unwrap().etag());
         assert_eq!(&**of(&[]).unwrap().bytes(), br#"{"inputs":[]}"#);

