@@ -406,7 +406,10 @@ fn no_file_and_no_line_is_never_nothing() {
             TraceOptions::default(),
             &[(
                 Target,
-                &[use_event("another", "jane", "10:00:00", "10.0.0.1"), x509],
+                &[
+                    use_event("another", "jane", "10:00:00", "10.0.0.1"),
+                    x509.clone(),
+                ],
             )],
             &[FileIncomplete],
         ),
