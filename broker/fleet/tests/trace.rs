@@ -53,7 +53,7 @@ fn write_use(lines: &mut String, number: usize) {
         ),
         _ => "system:serviceaccount:kube-system:generic-garbage-collector".to_owned(),
     };
-    let id = jti(if number % 2 == 0 {
+    let id = jti(if number.is_multiple_of(2) {
         number / 16
     } else {
         1 << 40
@@ -92,6 +92,9 @@ fn write_request(lines: &mut String, number: usize) {
     .unwrap();
 }
 
+/// Writes the line of this number.
+type WriteLine = fn(&mut String, usize);
+
 /// The most memory that the process has had since the last reset.
 fn peak_kibibytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -106,7 +109,7 @@ fn a_million_lines_are_joined_in_bounded_time_and_memory() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let mut trail = Trail::new(TraceOptions::default());
     let (mut reading, mut bytes) = (Duration::ZERO, 0);
-    let files: [(RecordKind, fn(&mut String, usize)); 3] = [
+    let files: [(RecordKind, WriteLine); 3] = [
         (RecordKind::Target, write_use),
         (RecordKind::Keyferry, write_record),
         (RecordKind::Hub, write_request),

@@ -398,7 +398,7 @@ fn no_file_and_no_line_is_never_nothing() {
         (
             "a target that names no token",
             TraceOptions::default(),
-            &[(Target, &[x509.clone()])],
+            &[(Target, std::slice::from_ref(&x509))],
             &[FileIncomplete],
         ),
         (
@@ -406,7 +406,10 @@ fn no_file_and_no_line_is_never_nothing() {
             TraceOptions::default(),
             &[(
                 Target,
-                &[use_event("another", "jane", "10:00:00", "10.0.0.1"), x509],
+                &[
+                    use_event("another", "jane", "10:00:00", "10.0.0.1"),
+                    x509.clone(),
+                ],
             )],
             &[FileIncomplete],
         ),
@@ -470,7 +473,7 @@ fn what_others_wrote_is_one_line_and_no_credential() {
             &[
                 (Target, &[event.clone(), forged.clone()]),
                 (Keyferry, &[granted.clone()]),
-                (Hub, &[request.clone()]),
+                (Hub, std::slice::from_ref(&request)),
             ],
         );
         assert!(report.has_findings);
