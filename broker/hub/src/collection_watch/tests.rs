@@ -82,8 +82,9 @@ async fn a_list_that_is_never_answered_is_asked_for_again() {
     let clock = keyferry_platform::clock::SystemClock::start();
     let (changes, mut reports) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let report =
-            |change: Change<Item>| drop(changes.send(matches!(change, Change::ListingDone)));
+        let report = |change: Change<Item>| {
+            let _ = changes.send(matches!(change, Change::ListingDone));
+        };
         follow_collection(&client, "/things", &NoHealth, &clock, report).await;
     });
     let list = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
