@@ -77,8 +77,8 @@ pub(crate) fn go_yaml(data: &[u8]) {
         );
     }
     let mut written = String::new();
-    let has_long_key = write_json(&document.value, &mut written);
-    if has_long_key || written.len() > MAX_COMPARED_BYTES {
+    let differs_in_yaml = write_json(&document.value, &mut written);
+    if differs_in_yaml || written.len() > MAX_COMPARED_BYTES {
         return;
     }
     match yaml::read(written.as_bytes()) {
@@ -91,19 +91,23 @@ pub(crate) fn go_yaml(data: &[u8]) {
     }
 }
 
-/// Writes a value as JSON, and says whether a key of it is too long for YAML.
+/// Writes a value as JSON, and says whether YAML reads it otherwise: a key that is too long, or the
+/// negative zero, which is the integer 0 there.
 fn write_json(value: &Json, out: &mut String) -> bool {
-    let mut has_long_key = false;
+    let mut differs_in_yaml = false;
     match value {
         Json::Null | Json::Deep(_) => out.push_str("null"),
         Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Json::Number(digits) => out.push_str(digits),
+        Json::Number(digits) => {
+            out.push_str(digits);
+            differs_in_yaml |= digits == "-0";
+        }
         Json::Text(text) => write_text(text, out),
         Json::List(items) => {
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 out.push_str(if index > 0 { ", " } else { "" });
-                has_long_key |= write_json(item, out);
+                differs_in_yaml |= write_json(item, out);
             }
             out.push(']');
         }
@@ -113,14 +117,14 @@ fn write_json(value: &Json, out: &mut String) -> bool {
                 out.push_str(if index > 0 { ", " } else { "" });
                 let start = out.len();
                 write_text(name, out);
-                has_long_key |= out.len() - start > MAX_KEY_BYTES;
+                differs_in_yaml |= out.len() - start > MAX_KEY_BYTES;
                 out.push_str(": ");
-                has_long_key |= write_json(value, out);
+                differs_in_yaml |= write_json(value, out);
             }
             out.push('}');
         }
     }
-    has_long_key
+    differs_in_yaml
 }
 
 /// Writes a text with an escape for all that YAML may not contain as it is.
