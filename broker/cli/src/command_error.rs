@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use keyferry_api::config::Mistake;
+#[cfg(feature = "view")]
 use keyferry_api::foreign_text::one_line;
 use keyferry_client::ClientError;
 use keyferry_client::doctor::DoctorError;
@@ -17,6 +18,7 @@ use keyferry_platform::config_file::ConfigFileError;
 use crate::wiring::ServeError;
 
 /// The most characters of an error that quotes names of objects.
+#[cfg(feature = "view")]
 const MAX_QUOTING_CHARS: usize = 1_000;
 
 /// What a command tried and on what, and how to fix it. Only [`ui`](crate::ui) prints it. Where the
@@ -64,6 +66,7 @@ impl CommandError {
 
     /// As [`CommandError::of_line`], for a text that quotes names which a tenant chose: they may have
     /// any length, and what they call a fix is none. Keyferry's own fixes quote nothing.
+    #[cfg(feature = "view")]
     pub(crate) fn of_quoting_line(text: &str) -> Self {
         let shorten = |text: &str| one_line(text, MAX_QUOTING_CHARS);
         match text.rsplit_once("; fix: ") {

@@ -1,5 +1,6 @@
 //! The signals that end a command.
 
+#[cfg(feature = "view")]
 use std::process::ExitCode;
 
 /// Takes over SIGTERM and SIGINT at once, and returns what ends with the first of them. A signal
@@ -27,6 +28,7 @@ pub(crate) fn stop_signal() -> impl Future<Output = ()> {
 
 /// As [`stop_signal`], for a command that ends before its work is done: returns its exit code, which
 /// is 128 and the number of the signal, as of a command that the signal ended.
+#[cfg(feature = "view")]
 pub(crate) fn interruption() -> impl Future<Output = ExitCode> {
     use rustix::process::Signal;
     use tokio::signal::unix::{SignalKind, signal};

@@ -341,7 +341,6 @@ async fn a_command_that_a_signal_ends_leaves_nothing() {
             let start = Instant::now();
             let (output, _) = wait_for_end(child).await;
             let took = start.elapsed();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
             let status = output.status;
             assert_eq!(status.code(), code, "{words:?} {signal}: {output:?}");
             assert_eq!(
