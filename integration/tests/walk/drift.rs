@@ -206,8 +206,8 @@ pub(super) async fn compares_a_managed_issuer(
     let edits = [
         (
             "audience",
-            format!("https://{name}"),
-            "https://else".to_owned(),
+            "- \"https://".to_owned(),
+            "- \"https://else.".to_owned(),
         ),
         ("issuer", issuer.clone(), format!("{issuer}-else")),
         ("prefix", "hub:".to_owned(), "other:".to_owned()),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::live::{LOADS_THE_MACHINE, wait_for_end};
+use super::live::wait_for_end;
 
 /// The most memory of a command in a debug build.
 const MAX_MEMORY_KIB: u64 = 1024 * 1024;
@@ -59,7 +59,6 @@ fn alias_bomb() -> String {
 
 #[tokio::test]
 async fn the_largest_change_is_answered_or_refused_in_bounded_time_and_memory() {
-    let _alone = LOADS_THE_MACHINE.lock().await;
     let folder = tempfile::tempdir().unwrap();
     write_hub(folder.path());
     let role = |rules: &str| {

@@ -24,10 +24,6 @@ const MAX_MEMORY_KIB: u64 = 600 * 1024;
 /// How long a command may take, on a machine that does much else.
 const MAX_DURATION: Duration = Duration::from_secs(180);
 
-/// Held by each test that loads the machine or measures: beside each other, commands meet their own
-/// deadlines.
-pub(crate) static LOADS_THE_MACHINE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
 /// What a cluster sends for one list.
 #[derive(Clone, Copy)]
 enum Sending {
@@ -173,7 +169,10 @@ impl Clusters {
     }
 
     fn spawn(&self, words: &[&str]) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_keyferry"))
+        // Whoever runs the tests in the background may ignore SIGINT, which a command would inherit.
+        Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(env!("CARGO_BIN_EXE_keyferry"))
             .args(words)
             .arg("--kubeconfig")
             .arg(self.path("hub"))
@@ -210,7 +209,6 @@ async fn a_cluster_that_sends_without_end_is_cut() {
     const ROLES: &str = "/clusterroles";
     const PODS: &str = "/pods";
     const PAGE_LIMIT: [&str; 2] = ["an object has more than 8 MiB", "took longer than"];
-    let _alone = LOADS_THE_MACHINE.lock().await;
     let (hub, target) = (
         |sending| (Some(sending), None),
         |sending| (None, Some(sending)),
@@ -284,7 +282,6 @@ async fn a_cluster_that_sends_without_end_is_cut() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_tenant_may_not_list_is_undetermined() {
-    let _alone = LOADS_THE_MACHINE.lock().await;
     let clusters = Clusters::start("/", Some(Sending::Forbidden), None).await;
     let folder = clusters.path("targets").display().to_string();
     let question = ["who-can", "get", "secrets", "--all", "-o", "json"];
@@ -319,7 +316,6 @@ async fn signal_in_the_middle(clusters: &Clusters, child: &Child, signal: &str) 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_a_signal_ends_leaves_nothing() {
     use std::os::unix::process::ExitStatusExt;
-    let _alone = LOADS_THE_MACHINE.lock().await;
     let clusters = Clusters::start("/targetclusters", Some(Sending::Stall), None).await;
     let targets = clusters.path("targets").display().to_string();
     let rows: [(&[&str], _); 7] = [
