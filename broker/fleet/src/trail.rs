@@ -40,7 +40,7 @@ use crate::keys_document::KeysDocument;
 /// The longest event that is read, in bytes: an etcd object of 1.5 MiB twice, and what is around it.
 const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 /// The most memory for tokens and the texts about them.
-const MAX_MEMORY_BYTES: usize = 96 * 1024 * 1024;
+const MAX_MEMORY_BYTES: usize = 144 * 1024 * 1024;
 /// What a token costs beside its texts, the tree that it is in included.
 const TOKEN_BYTES: usize = 512;
 /// The most characters of a text that is kept.
