@@ -87,7 +87,7 @@ impl Draft {
         self.leave_open(
             format!("whether the hub signs with key {} already", unseen.kid),
             "it is published, and no token of it was seen",
-            "wait until keyferry keys says `now` under SIGNS for it: a minute at most",
+            "rehearse again once keyferry keys says `now` under SIGNS for it",
         );
     }
 

@@ -51,7 +51,7 @@ impl LineSplitter {
         }
     }
 
-    /// Gives what follows the last line feed, and starts anew.
+    /// Gives what follows the last line feed, and forgets it.
     pub(super) fn finish(&mut self, each_line: impl FnOnce(SplitLine<'_>)) {
         if self.is_too_long {
             each_line(SplitLine::TooLong);

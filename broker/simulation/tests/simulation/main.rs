@@ -118,25 +118,14 @@ fn every_planted_mistake_is_found() {
         Mistake::NoActivationDelay,
         Mistake::JournalNotShared,
         Mistake::JournalRolledBack,
-    ]);
-}
-
-/// The mistakes that no run has found yet: nothing is claimed of the invariants that they break.
-#[test]
-#[ignore = "these have not been seen to be found"]
-fn more_planted_mistakes_are_found() {
-    assert_found(&[
-        Mistake::JournalOverwritten,
         Mistake::RecordDropped,
         Mistake::RecordLate,
         Mistake::WatchBlind,
-        Mistake::StaleForEver,
-        Mistake::ManagedKeyAtOnce,
     ]);
 }
 
 #[test]
-#[ignore = "two equal calls at one moment once swapped their numbers; it has passed once since"]
+#[ignore = "a seed does not always give its trace: two of six runs of twenty seeds found one that differs"]
 fn a_seed_gives_its_trace_and_another_seed_another() {
     let hashes: BTreeSet<u64> = (0..20)
         .map(|seed| {

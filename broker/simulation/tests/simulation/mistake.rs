@@ -15,16 +15,10 @@ pub(crate) enum Mistake {
     JournalNotShared,
     /// A process that starts reads the first key journal ever written.
     JournalRolledBack,
-    /// The hub replaces the key journal whichever version was read.
-    JournalOverwritten,
     /// Audit records are lost, and reported as written.
     RecordDropped,
     /// Audit records are reported as written before they are.
     RecordLate,
     /// The watch reports health and brings nothing.
     WatchBlind,
-    /// A failing watch is trusted for a day.
-    StaleForEver,
-    /// A managed issuer signs with a key at once.
-    ManagedKeyAtOnce,
 }

@@ -183,14 +183,6 @@ fn activation_delay(world: &World) -> Duration {
     }
 }
 
-fn max_stale(world: &World) -> Duration {
-    if world.has_mistake(Mistake::StaleForEver) {
-        Duration::from_secs(24 * 3600)
-    } else {
-        MAX_STALE
-    }
-}
-
 fn create_publisher(
     world: &World,
     port: &HubPort,
@@ -282,7 +274,6 @@ impl Parts {
                 self.metrics.clone(),
             ));
         }
-        let signs_early = self.shared_world().has_mistake(Mistake::ManagedKeyAtOnce);
         let maintainer = KeySetMaintainer::new(KeySetMaintainerParts {
             store: Arc::new(self.port.clone()),
             issuers: self.managed.clone(),
@@ -290,11 +281,7 @@ impl Parts {
             metrics: self.metrics.clone(),
             public_url: public_url(),
             rotation: RotationPolicy {
-                active_after: if signs_early {
-                    Duration::ZERO
-                } else {
-                    lifetime::activation_delay(MAX_AGE)
-                },
+                active_after: lifetime::activation_delay(MAX_AGE),
                 every: Duration::from_secs(30 * 24 * 3600),
             },
             may_write: Arc::new(AtomicBool::new(true)),
@@ -345,11 +332,7 @@ impl Parts {
             activation_delay: activation_delay(self.shared_world()),
         };
         let deliveries = Arc::new(Deliveries::new(Arc::clone(&context), credentials));
-        tasks.spawn(run_delivery_queue(
-            context,
-            deliveries,
-            max_stale(self.shared_world()),
-        ));
+        tasks.spawn(run_delivery_queue(context, deliveries, MAX_STALE));
     }
 
     fn create_context(&self) -> Context {
@@ -381,7 +364,7 @@ impl Parts {
 
     fn create_broker(&self) -> Broker {
         let hub: Arc<dyn Hub> = Arc::new(self.port.clone());
-        let max_stale = max_stale(self.shared_world());
+        let max_stale = MAX_STALE;
         let callers = CallerSettings {
             audience: Audience::new("keyferry.dev").unwrap(),
             require_pod_bound: false,

@@ -34,7 +34,7 @@ subjects:
 - {apiGroup: rbac.authorization.k8s.io, kind: Group, name: "hub:system:serviceaccounts"}
 "#;
 
-/// On both minors: a role's token is its own user by its own issuer, may do what the role may, and
+/// On both minors: a role's token is a user of its own by the role's managed issuer, may do what the role may, and
 /// is refused elsewhere. Its stolen key signs for the accounts, the audience and the life of the
 /// role alone.
 pub(super) async fn a_role_has_a_managed_issuer_of_its_own(stage: Arc<Stage>) -> TestResult {

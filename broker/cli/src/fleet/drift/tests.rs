@@ -310,7 +310,7 @@ fn the_file_of_a_managed_issuer_is_compared_by_value() {
         assert!(differences.len() <= 2, "{edit:?}: {differences:?}");
         lines.extend(differences.iter().map(|it| format!("{}: {it}", edit.0)));
     }
-    // Certificates are made anew for each run.
+    // Each run has other certificates.
     let without_digest = |line: String| match line.split_once("sha256:") {
         Some((begin, _)) => format!("{begin}sha256:…"),
         None => line,

@@ -255,7 +255,7 @@ fn a_revoked_key_that_signs_stops_everything() {
     assert_eq!(rehearsal.earliest_safe, None);
 }
 
-/// The hub may sign with a key for a minute before Keyferry sees a token of it, so nothing is certain.
+/// The hub may sign with a key before Keyferry has seen a token of it, so nothing is certain.
 #[test]
 fn a_key_that_was_not_seen_to_sign_leaves_open_which_does() {
     let mut fleet = fleet();
