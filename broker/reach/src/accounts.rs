@@ -1,6 +1,7 @@
 //! The ServiceAccounts of the hub: those that were read, and those that other objects name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use keyferry_api::config::Policy;
@@ -14,7 +15,7 @@ use crate::world::Hub;
 /// A ServiceAccount that exists, or may.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
-    pub(crate) namespace: String,
+    pub(crate) namespace: Rc<str>,
     pub(crate) name: String,
     pub(crate) uid: Option<String>,
     /// Why it is not known to exist.
@@ -25,19 +26,28 @@ pub(crate) struct Account {
 pub(crate) type AccountIndex = usize;
 
 /// Some accounts, without naming each.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum AccountSet {
     One(AccountIndex),
-    Namespace(Rc<str>),
+    /// Those of one namespace, which are beside one another: from the first to before the second.
+    Namespace(AccountIndex, AccountIndex),
     All,
+}
+
+impl AccountSet {
+    pub(crate) fn has(self, account: AccountIndex) -> bool {
+        match self {
+            Self::One(own) => own == account,
+            Self::Namespace(first, end) => (first..end).contains(&account),
+            Self::All => true,
+        }
+    }
 }
 
 /// All accounts, sorted by namespace and name.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     all: Vec<Account>,
-    by_name: BTreeMap<(String, String), AccountIndex>,
-    by_namespace: BTreeMap<Rc<str>, Vec<AccountIndex>>,
     by_short_name: BTreeMap<String, Vec<AccountIndex>>,
 }
 
@@ -72,8 +82,6 @@ impl Accounts {
         names.extend(others.filter(|(namespace, _)| is_unread(namespace)));
         let mut accounts = Self {
             all: Vec::with_capacity(names.len()),
-            by_name: BTreeMap::new(),
-            by_namespace: BTreeMap::new(),
             by_short_name: BTreeMap::new(),
         };
         for (namespace, name) in names {
@@ -84,7 +92,7 @@ impl Accounts {
                     Some(_) => None,
                     None => Some(Doubt::list_in(ListKind::ServiceAccounts, &namespace)),
                 },
-                namespace,
+                namespace: accounts.shared_namespace(&namespace),
                 name,
             });
         }
@@ -92,14 +100,17 @@ impl Accounts {
     }
 
     fn push(&mut self, account: Account) {
-        let index = self.all.len();
-        let key = (account.namespace.clone(), account.name.clone());
-        self.by_name.insert(key, index);
-        let namespace = Rc::from(account.namespace.as_str());
-        self.by_namespace.entry(namespace).or_default().push(index);
         let same_name = self.by_short_name.entry(account.name.clone()).or_default();
-        same_name.push(index);
+        same_name.push(self.all.len());
         self.all.push(account);
+    }
+
+    /// The namespace of the account that is added next: that of the last one, if it is the same.
+    fn shared_namespace(&self, namespace: &str) -> Rc<str> {
+        match self.all.last() {
+            Some(last) if *last.namespace == *namespace => Rc::clone(&last.namespace),
+            _ => namespace.into(),
+        }
     }
 
     pub(crate) fn get(&self, index: AccountIndex) -> Option<&Account> {
@@ -107,23 +118,20 @@ impl Accounts {
     }
 
     pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<AccountIndex> {
-        let key = (namespace.to_owned(), name.to_owned());
-        self.by_name.get(&key).copied()
+        let key = (namespace, name);
+        let name_of = |account: &Account| (&*account.namespace, account.name.as_str()).cmp(&key);
+        self.all.binary_search_by(name_of).ok()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (AccountIndex, &Account)> {
         self.all.iter().enumerate()
     }
 
-    pub(crate) fn of_set(&self, set: &AccountSet) -> Vec<AccountIndex> {
+    pub(crate) fn of_set(&self, set: AccountSet) -> Range<AccountIndex> {
         match set {
-            AccountSet::One(index) => vec![*index],
-            AccountSet::Namespace(namespace) => self
-                .by_namespace
-                .get(namespace)
-                .cloned()
-                .unwrap_or_default(),
-            AccountSet::All => (0..self.all.len()).collect(),
+            AccountSet::One(index) => index..index + 1,
+            AccountSet::Namespace(first, end) => first..end,
+            AccountSet::All => 0..self.all.len(),
         }
     }
 
@@ -136,10 +144,12 @@ impl Accounts {
     }
 
     /// All accounts of a scope.
-    pub(crate) fn in_scope(scope: Scope<'_>) -> AccountSet {
-        match scope {
-            Scope::Namespace(namespace) => AccountSet::Namespace(namespace.into()),
-            _ => AccountSet::All,
-        }
+    pub(crate) fn in_scope(&self, scope: Scope<'_>) -> AccountSet {
+        let Scope::Namespace(namespace) = scope else {
+            return AccountSet::All;
+        };
+        let first = (self.all).partition_point(|account| &*account.namespace < namespace);
+        let end = (self.all).partition_point(|account| &*account.namespace <= namespace);
+        AccountSet::Namespace(first, end)
     }
 }

@@ -1,6 +1,11 @@
 //! A user name and groups, as an authorizer sees them.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashSet};
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::rc::Rc;
 
 use keyferry_kube_rbac::{SUPERUSER_GROUP, node_name, service_account_groups};
 
@@ -69,5 +74,71 @@ impl Actor {
     /// Whether the Node authorizer may allow it more than RBAC does.
     pub(crate) fn is_node(&self) -> bool {
         self.groups.contains(NODES) || node_name(&self.user).is_some()
+    }
+}
+
+/// The actors that a search met, each once.
+#[derive(Debug, Default)]
+pub(crate) struct MetActors(RefCell<HashSet<Rc<Actor>>>);
+
+/// An actor that a search met. Two of one search are equal only if they are the same, so they are compared and
+/// hashed without being read.
+#[derive(Clone, Debug)]
+pub(crate) struct MetActor(Rc<Actor>);
+
+impl MetActors {
+    pub(crate) fn meet(&self, actor: Actor) -> MetActor {
+        let mut met = self.0.borrow_mut();
+        if let Some(known) = met.get(&actor) {
+            return MetActor(Rc::clone(known));
+        }
+        let actor = Rc::new(actor);
+        met.insert(Rc::clone(&actor));
+        MetActor(actor)
+    }
+}
+
+impl MetActor {
+    /// For what outlives the search.
+    pub(crate) fn shared(&self) -> Rc<Actor> {
+        Rc::clone(&self.0)
+    }
+}
+
+impl Deref for MetActor {
+    type Target = Actor;
+
+    fn deref(&self) -> &Actor {
+        &self.0
+    }
+}
+
+impl PartialEq for MetActor {
+    fn eq(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for MetActor {}
+
+impl Hash for MetActor {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Rc::as_ptr(&self.0).hash(state);
+    }
+}
+
+impl PartialOrd for MetActor {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// By what they are, so that an order does not depend on who was met first.
+impl Ord for MetActor {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match self == other {
+            true => Ordering::Equal,
+            false => self.0.cmp(&other.0),
+        }
     }
 }

@@ -108,6 +108,9 @@ impl<'w> ClusterRights<'w> {
         }
         let mut granted = self.bound(actor);
         self.add_own_grants(&mut granted);
+        for rule in granted.sets.iter().flat_map(|set| set.rules) {
+            granted.rights = granted.rights.with(self.rights_of(rule));
+        }
         let granted = Rc::new(granted);
         let mut memo = self.granted.borrow_mut();
         memo.insert(actor.clone(), Rc::clone(&granted));

@@ -7,6 +7,7 @@ use keyferry_api::name::ObjectName;
 use keyferry_kube_rbac::{Attributes, Binding, PolicyRule, RequestTarget, Role};
 
 use crate::doubt::Doubt;
+use crate::right::RightSet;
 use crate::way::{Hop, Removal};
 
 /// Where a set of rules counts.
@@ -82,6 +83,8 @@ pub(crate) struct RuleSet<'w> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Granted<'w> {
     pub(crate) sets: Vec<RuleSet<'w>>,
+    /// The rights of all rules that open doors.
+    pub(crate) rights: RightSet,
     pub(crate) doubts: Vec<Doubt>,
 }
 

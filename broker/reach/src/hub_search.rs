@@ -2,17 +2,18 @@
 
 mod by_door;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::rc::Rc;
 
-use keyferry_api::config::{CertificateSource, Policy};
+use keyferry_api::config::{AllowRule, CertificateSource, NamespaceRule, Policy, TokenIssuer};
 use keyferry_api::name::ObjectName;
 
 use crate::accounts::{AccountIndex, AccountSet, Accounts};
 use crate::act::Act;
-use crate::actor::Actor;
+use crate::actor::{Actor, MetActor, MetActors};
 use crate::cluster_rights::ClusterRights;
 use crate::doors::impersonate::Impersonated;
 use crate::doubt::Doubt;
@@ -41,14 +42,22 @@ pub(crate) struct HubSearch<'w> {
     /// The names of the Secrets with CAs of targets.
     pub(crate) ca_secrets: BTreeSet<String>,
     keyferry: Actor,
-    edges: RefCell<HashMap<Actor, Rc<[Edge]>>>,
+    actors: MetActors,
+    edges: RefCell<HashMap<MetActor, Rc<[Edge]>>>,
+    steps_to_accounts: Vec<OnceCell<NextNode>>,
+    /// Whether every TargetCluster was read, and has no mistake.
+    pub(crate) are_targets_read: bool,
+    /// Whether a rule of any TargetCluster goes by the labels of namespaces.
+    pub(crate) selects_namespaces: bool,
+    /// Whether any TargetCluster may have an issuer whose keys Keyferry manages.
+    pub(crate) has_managed_issuer: bool,
 }
 
 /// Something that a subject has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Node {
     /// The hub's API as this user.
-    Actor(Rc<Actor>),
+    Actor(MetActor),
     /// Tokens of accounts for any audience that the hub issues to them.
     Tokens(AccountSet),
     /// A token of an account for Keyferry.
@@ -83,6 +92,8 @@ pub(crate) struct Closure {
     steps: HashMap<Node, Step>,
     /// The nodes that are one token each.
     pub(crate) single_tokens: BTreeSet<Node>,
+    /// The sets of accounts, but those of one, of which it has tokens, in order.
+    pub(crate) wide_sets: Vec<AccountSet>,
     /// Whether any node is a token, and not a user of the hub's API alone.
     pub(crate) has_token: bool,
 }
@@ -120,11 +131,18 @@ impl<'w> HubSearch<'w> {
             _ => None,
         };
         let targets = policy.targets.values();
+        let is_whole = hub.lists.is_whole(ListKind::TargetClusters);
+        let selects = |rule: &AllowRule| matches!(rule.namespaces, NamespaceRule::Selected(_));
         Self {
+            are_targets_read: is_whole
+                && (hub.target_names()).all(|name| policy.targets.contains_key(name)),
+            selects_namespaces: !is_whole
+                || (targets.clone()).any(|target| target.allow.iter().any(selects)),
+            has_managed_issuer: !is_whole
+                || (targets.clone()).any(|target| target.issuer != TokenIssuer::Hub),
             world,
             policy,
             fences,
-            accounts,
             pods_by_namespace,
             pods_by_account,
             delivered,
@@ -134,7 +152,10 @@ impl<'w> HubSearch<'w> {
                 .filter_map(|it| ca_secret(&it.certificate))
                 .collect(),
             keyferry: Actor::user_named(&hub.account),
+            actors: MetActors::default(),
             edges: RefCell::default(),
+            steps_to_accounts: accounts.iter().map(|_| OnceCell::new()).collect(),
+            accounts,
             rights,
         }
     }
@@ -152,6 +173,9 @@ impl<'w> HubSearch<'w> {
         right: Right,
     ) -> Vec<(&'a RuleSet<'w>, usize, Names<'w>)> {
         let mut found = Vec::new();
+        if !granted.rights.has(right) {
+            return found;
+        }
         for set in &granted.sets {
             for (index, rule) in set.rules.iter().enumerate() {
                 if self.rights.rights_of(rule).has(right) {
@@ -165,7 +189,7 @@ impl<'w> HubSearch<'w> {
     /// Every subject that was read, or that a binding names, but Keyferry's own account.
     pub(crate) fn subjects(&self) -> BTreeSet<Subject> {
         let accounts = self.accounts.iter().map(|(_, account)| {
-            Subject::ServiceAccount(account.namespace.clone(), account.name.clone())
+            Subject::ServiceAccount(account.namespace.to_string(), account.name.clone())
         });
         let users = self.rights.users.iter().map(|name| Subject::of_user(name));
         let groups = self.rights.groups.iter();
@@ -176,8 +200,13 @@ impl<'w> HubSearch<'w> {
             .collect()
     }
 
+    /// A user of the hub's API, as a node.
+    pub(crate) fn node_of(&self, actor: Actor) -> Node {
+        Node::Actor(self.actors.meet(actor))
+    }
+
     /// The steps from a user of the hub's API.
-    pub(crate) fn edges_of(&self, actor: &Actor) -> Rc<[Edge]> {
+    pub(crate) fn edges_of(&self, actor: &MetActor) -> Rc<[Edge]> {
         if let Some(known) = self.edges.borrow().get(actor) {
             return Rc::clone(known);
         }
@@ -227,7 +256,7 @@ impl<'w> HubSearch<'w> {
             };
             match whom {
                 Impersonated::Accounts(scope) => {
-                    let accounts = Reached::Accounts(Accounts::in_scope(scope));
+                    let accounts = Reached::Accounts(self.accounts.in_scope(scope));
                     edges.push(Edge::certain(accounts, hops.clone()));
                     add_unread(edges, scope);
                 }
@@ -285,7 +314,7 @@ impl<'w> HubSearch<'w> {
                 }
             }
         }
-        let node = Node::Actor(Rc::new(Actor::of_subject(subject)));
+        let node = self.node_of(Actor::of_subject(subject));
         closure.begin(&mut queue, node, Rc::from([]), doubts);
         (closure, queue)
     }
@@ -341,20 +370,18 @@ impl<'w> HubSearch<'w> {
                 next
             }
             // Whoever has every right already gains none as an account.
-            Node::Tokens(AccountSet::All | AccountSet::Namespace(_)) if is_superuser => Vec::new(),
+            Node::Tokens(AccountSet::All | AccountSet::Namespace(..)) if is_superuser => Vec::new(),
             Node::Tokens(set) => {
-                let accounts = self.accounts.of_set(set).into_iter();
-                accounts
-                    .filter_map(|index| {
-                        let (actor, doubts) = self.actor_of(index)?;
-                        let note = self.note_of(index);
-                        Some([
-                            (actor, Rc::clone(&note), Rc::clone(&doubts)),
-                            (Node::Exchange(index), note, doubts),
-                        ])
-                    })
-                    .flatten()
-                    .collect()
+                let mut next = Vec::new();
+                for index in self.accounts.of_set(*set) {
+                    let Some((actor, note, doubts)) = self.step_to(index) else {
+                        continue;
+                    };
+                    let exchange = Node::Exchange(index);
+                    next.push((actor.clone(), Rc::clone(note), Rc::clone(doubts)));
+                    next.push((exchange, Rc::clone(note), Rc::clone(doubts)));
+                }
+                next
             }
             Node::Exchange(_)
             | Node::Held(..)
@@ -367,24 +394,22 @@ impl<'w> HubSearch<'w> {
     pub(crate) fn push_nodes(&self, edge: &Edge, is_superuser: bool, next: &mut Vec<NextNode>) {
         let as_is = |node| (node, Rc::clone(&edge.hops), Rc::clone(&edge.doubts));
         match &edge.reached {
-            Reached::Tokens(set) => next.push(as_is(Node::Tokens(set.clone()))),
+            Reached::Tokens(set) => next.push(as_is(Node::Tokens(*set))),
             Reached::Accounts(_) if is_superuser => {}
             Reached::Accounts(set) => {
-                for index in self.accounts.of_set(set) {
-                    if let Some((actor, doubts)) = self.actor_of(index) {
-                        let note = self.note_of(index);
+                for index in self.accounts.of_set(*set) {
+                    if let Some((actor, note, doubts)) = self.step_to(index) {
                         let hops = edge.hops.iter().chain(note.iter());
-                        let doubts = edge.doubts.iter().chain(doubts.iter());
-                        next.push((actor, hops.cloned().collect(), doubts.cloned().collect()));
+                        let hops = hops.cloned().collect();
+                        next.push((actor.clone(), hops, joined(&edge.doubts, doubts)));
                     }
                 }
             }
-            Reached::Actor(actor) => next.push(as_is(Node::Actor(Rc::new(actor.clone())))),
+            Reached::Actor(actor) => next.push(as_is(self.node_of(actor.clone()))),
             Reached::Pod(pod) => {
                 for (node, hops, doubts) in self.tokens_of_pod(*pod) {
                     let hops = edge.hops.iter().chain(hops.iter()).cloned().collect();
-                    let doubts = edge.doubts.iter().chain(doubts.iter()).cloned().collect();
-                    next.push((node, hops, doubts));
+                    next.push((node, hops, joined(&edge.doubts, &doubts)));
                 }
             }
             Reached::Delivered(index) => next.push(as_is(Node::Delivered(*index))),
@@ -399,12 +424,11 @@ impl<'w> HubSearch<'w> {
             return Vec::new();
         };
         let account = self.accounts.find(&found.namespace, &found.account);
-        let Some((account, (actor, doubts))) =
-            account.and_then(|account| Some((account, self.actor_of(account)?)))
+        let Some((account, (actor, note, doubts))) =
+            account.and_then(|account| Some((account, self.step_to(account)?)))
         else {
             return Vec::new();
         };
-        let note = self.note_of(account);
         let Some(audiences) = &found.tokens else {
             let name = format!("{}/{}", found.namespace, found.name);
             let unread = Doubt::fact(
@@ -415,7 +439,7 @@ impl<'w> HubSearch<'w> {
                 ),
             );
             let node = Node::Tokens(AccountSet::One(account));
-            return vec![(node, note, Rc::from([unread]))];
+            return vec![(node, Rc::clone(note), Rc::from([unread]))];
         };
         audiences
             .iter()
@@ -427,27 +451,37 @@ impl<'w> HubSearch<'w> {
                     }
                     Some(audience) => Node::Held(account, audience.as_str().into()),
                 };
-                (node, Rc::clone(&note), Rc::clone(&doubts))
+                (node, Rc::clone(note), Rc::clone(doubts))
             })
             .collect()
     }
 
-    fn actor_of(&self, index: AccountIndex) -> Option<(Node, Rc<[Doubt]>)> {
-        let account = self.accounts.get(index)?;
-        let actor = Actor::service_account(&account.namespace, &account.name);
-        let doubts = account.doubt.iter().cloned().collect();
-        Some((Node::Actor(Rc::new(actor)), doubts))
-    }
-
-    fn note_of(&self, index: AccountIndex) -> Rc<[Hop]> {
-        let account = self.accounts.get(index);
-        let note = account.map(|account| Hop::note(format!("as {}", account.full_name())));
-        note.into_iter().collect()
+    /// The step to the hub's API as an account.
+    fn step_to(&self, index: AccountIndex) -> Option<&NextNode> {
+        let (account, step) = (
+            self.accounts.get(index)?,
+            self.steps_to_accounts.get(index)?,
+        );
+        Some(step.get_or_init(|| {
+            let actor = Actor::service_account(&account.namespace, &account.name);
+            let note = Hop::note(format!("as {}", account.full_name()));
+            let doubts = account.doubt.iter().cloned().collect();
+            (self.node_of(actor), Rc::from([note]), doubts)
+        }))
     }
 }
 
 /// A node, and the hops and doubts of the step to it.
 pub(crate) type NextNode = (Node, Rc<[Hop]>, Rc<[Doubt]>);
+
+/// The doubts of both, without a copy if one has none.
+fn joined(one: &Rc<[Doubt]>, other: &Rc<[Doubt]>) -> Rc<[Doubt]> {
+    match (one.is_empty(), other.is_empty()) {
+        (true, _) => Rc::clone(other),
+        (_, true) => Rc::clone(one),
+        _ => one.iter().chain(other.iter()).cloned().collect(),
+    }
+}
 
 fn words_of(actor: &Actor) -> String {
     let groups: Vec<&str> = actor
@@ -479,24 +513,33 @@ impl Closure {
         doubts: Rc<[Doubt]>,
     ) {
         let cost = (before.0 + doubts.len(), before.1 + 1);
-        if self
-            .steps
-            .get(&node)
-            .is_some_and(|known| known.cost <= cost)
-        {
-            return;
-        }
         let step = Step {
             cost,
             from: from.cloned(),
             hops,
             doubts,
         };
-        self.has_token |= !matches!(node, Node::Actor(_) | Node::Act(_) | Node::Anything);
-        if matches!(node, Node::Held(..) | Node::Delivered(_)) {
-            self.single_tokens.insert(node.clone());
+        match self.steps.entry(node.clone()) {
+            Entry::Occupied(known) if known.get().cost <= cost => return,
+            Entry::Occupied(mut known) => {
+                known.insert(step);
+            }
+            Entry::Vacant(free) => {
+                free.insert(step);
+            }
         }
-        self.steps.insert(node.clone(), step);
+        self.has_token |= !matches!(node, Node::Actor(_) | Node::Act(_) | Node::Anything);
+        match node {
+            Node::Held(..) | Node::Delivered(_) => {
+                self.single_tokens.insert(node.clone());
+            }
+            Node::Tokens(set @ (AccountSet::Namespace(..) | AccountSet::All)) => {
+                if let Err(place) = self.wide_sets.binary_search(&set) {
+                    self.wide_sets.insert(place, set);
+                }
+            }
+            _ => {}
+        }
         queue.push(Reverse((cost, node)));
     }
 

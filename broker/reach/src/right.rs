@@ -314,6 +314,10 @@ impl RightSet {
         self.0 & right.bit() != 0
     }
 
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }

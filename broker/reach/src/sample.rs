@@ -72,7 +72,7 @@ pub fn sample_cells(world: &World, question: &Question, limit: usize) -> Vec<Sam
     let namespaces: BTreeSet<&str> = search
         .accounts
         .iter()
-        .map(|(_, it)| it.namespace.as_str())
+        .map(|(_, it)| &*it.namespace)
         .collect();
     let namespaces: Vec<&str> = std::iter::once("").chain(namespaces).collect();
     let requests: Vec<&Attributes> = right::door_requests().collect();

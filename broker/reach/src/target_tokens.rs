@@ -2,7 +2,8 @@
 //! AuthenticationConfiguration and its release.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 use jiff::Timestamp;
 use keyferry_api::audience::is_well_known_hub_audience;
@@ -15,7 +16,7 @@ use keyferry_kube_authn::validate::{Compiled, validate_configuration};
 use keyferry_kube_authn::verify::{Keys, Union, verify_token};
 
 use crate::accounts::{Account, AccountIndex};
-use crate::actor::Actor;
+use crate::actor::{Actor, MetActor, MetActors};
 use crate::cluster_rights::ClusterRights;
 use crate::doubt::Doubt;
 use crate::hub_search::HubSearch;
@@ -27,6 +28,8 @@ pub(crate) struct TargetTokens<'w> {
     pub(crate) name: &'w ObjectName,
     pub(crate) cluster: Option<&'w TargetCluster>,
     pub(crate) rights: Option<ClusterRights<'w>>,
+    /// The accounts that alone may get a token for its audience; `None` if each has to be asked about.
+    pub(crate) listed_accounts: Option<Vec<AccountIndex>>,
     /// Why any token of the hub may be accepted.
     pub(crate) open_doubts: Vec<Doubt>,
     /// Why a token that is accepted may not be.
@@ -34,7 +37,8 @@ pub(crate) struct TargetTokens<'w> {
     issuer: Option<String>,
     compiled: Option<Compiled>,
     now: Timestamp,
-    outcomes: RefCell<HashMap<(AccountIndex, i64), Outcome>>,
+    users: MetActors,
+    outcomes: RefCell<HashMap<(AccountIndex, i64), Rc<Outcome>>>,
 }
 
 /// The target whose file has the rules of this one: for a role, the one at whose cluster it is.
@@ -46,7 +50,7 @@ fn owner_of_file<'a>(name: &'a ObjectName, cluster: Option<&'a TargetCluster>) -
 /// What the target does with a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    Accepted(Actor),
+    Accepted(MetActor),
     Refused(String),
     Unknown(Doubt),
 }
@@ -61,15 +65,24 @@ impl<'w> TargetTokens<'w> {
             .issuer
             .clone()
             .or_else(|| hub.target_status(name)?.issuer);
+        let listed = cluster.and_then(|cluster| search.fences.listed(cluster.audience.as_str()));
+        let accounts_of = |names: &BTreeSet<String>| -> Vec<AccountIndex> {
+            let names = names.iter().filter_map(|name| name.split_once('/'));
+            names
+                .filter_map(|(namespace, name)| search.accounts.find(namespace, name))
+                .collect()
+        };
         let mut target = Self {
             name,
             cluster,
             rights: files.map(|it| ClusterRights::new(Some(name), &it.rbac, &it.lists)),
+            listed_accounts: listed.map(accounts_of),
             open_doubts: Vec::new(),
             arrival_doubts: Vec::new(),
             issuer,
             compiled: None,
             now,
+            users: MetActors::default(),
             outcomes: RefCell::default(),
         };
         target.add_doubts_of_cluster(search);
@@ -234,11 +247,15 @@ impl<'w> TargetTokens<'w> {
     }
 
     /// The user that a token of the account is, at this target.
-    pub(crate) fn outcome(&self, index: AccountIndex, account: &Account, lifetime: i64) -> Outcome {
+    pub(crate) fn outcome(
+        &self,
+        index: AccountIndex,
+        account: &Account,
+        lifetime: i64,
+    ) -> Rc<Outcome> {
         let mut memo = self.outcomes.borrow_mut();
-        memo.entry((index, lifetime))
-            .or_insert_with(|| self.find_outcome(account, lifetime))
-            .clone()
+        let known = memo.entry((index, lifetime));
+        Rc::clone(known.or_insert_with(|| Rc::new(self.find_outcome(account, lifetime))))
     }
 
     fn find_outcome(&self, account: &Account, lifetime: i64) -> Outcome {
@@ -253,7 +270,7 @@ impl<'w> TargetTokens<'w> {
             );
         };
         let token = Token::of_service_account(&ServiceAccountToken {
-            namespace: account.namespace.clone(),
+            namespace: account.namespace.to_string(),
             name: account.name.clone(),
             uid: account.uid.clone(),
             issuer: issuer.clone(),
@@ -264,7 +281,8 @@ impl<'w> TargetTokens<'w> {
         let verdict = verify_token(compiled, &token, &Keys::none(), self.now);
         match verdict.union() {
             Union::Accepted(user) => {
-                Outcome::Accepted(Actor::user(&user.username, user.groups.iter().cloned()))
+                let user = Actor::user(&user.username, user.groups.iter().cloned());
+                Outcome::Accepted(self.users.meet(user))
             }
             Union::Rejected(rejection) => Outcome::Refused(format!(
                 "target {} refuses it ({:?}): {}",

@@ -1,7 +1,6 @@
 //! The tokens for one target that a subject can get, each with the way to it.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use crate::accounts::{AccountIndex, AccountSet};
 use crate::actor::Actor;
@@ -147,16 +146,11 @@ impl<'a, 'w> Arrivals<'a, 'w> {
 
     /// Tokens of accounts for any audience: those for the audience of the target.
     fn add_tokens(&mut self) {
-        let Some(cluster) = self.target.cluster else {
+        if self.target.cluster.is_none() {
             return;
-        };
-        let audience = cluster.audience.as_str();
-        let accounts = match self.search.fences.listed(audience) {
-            Some(names) => names
-                .iter()
-                .filter_map(|name| name.split_once('/'))
-                .filter_map(|(namespace, name)| self.search.accounts.find(namespace, name))
-                .collect(),
+        }
+        let accounts = match &self.target.listed_accounts {
+            Some(listed) => listed.clone(),
             None => self.accounts_with_tokens(),
         };
         for account in accounts {
@@ -203,7 +197,7 @@ impl<'a, 'w> Arrivals<'a, 'w> {
         else {
             return;
         };
-        let (namespace, name) = (found.namespace.as_str(), found.name.as_str());
+        let (namespace, name) = (&*found.namespace, found.name.as_str());
         let audience = cluster.audience.as_str();
         let doubt = match self.search.fences.issue(namespace, name, audience) {
             Issue::Passes => None,
@@ -232,7 +226,7 @@ impl<'a, 'w> Arrivals<'a, 'w> {
         let mut accounts = BTreeSet::new();
         for node in self.closure.nodes() {
             if let Node::Tokens(set) = node {
-                accounts.extend(self.search.accounts.of_set(set));
+                accounts.extend(self.search.accounts.of_set(*set));
             }
         }
         accounts.into_iter().collect()
@@ -240,27 +234,18 @@ impl<'a, 'w> Arrivals<'a, 'w> {
 
     /// The ways to tokens of an account, and with `exchange` to a token for Keyferry.
     fn ways_to_account(&self, account: AccountIndex, exchange: bool) -> Vec<WayTo> {
-        let Some(found) = self.search.accounts.get(account) else {
-            return Vec::new();
-        };
-        let namespace = Rc::from(found.namespace.as_str());
-        let mut nodes = vec![
-            Node::Tokens(AccountSet::One(account)),
-            Node::Tokens(AccountSet::Namespace(namespace)),
-            Node::Tokens(AccountSet::All),
-        ];
-        if exchange {
-            nodes.push(Node::Exchange(account));
-        }
-        let best = nodes
-            .iter()
-            .filter(|node| self.closure.cost(node).is_some())
-            .min_by_key(|node| self.closure.cost(node));
-        let Some(best) = best else {
+        let one = Node::Tokens(AccountSet::One(account));
+        let exchange = exchange.then_some(Node::Exchange(account));
+        let wide = self.closure.wide_sets.iter().filter(|set| set.has(account));
+        let wide = wide.map(|set| Node::Tokens(*set));
+        let nodes = [one].into_iter().chain(wide).chain(exchange);
+        let reached = nodes.filter_map(|node| Some((self.closure.cost(&node)?, node)));
+        let reached: Vec<_> = reached.collect();
+        let Some((_, best)) = reached.iter().min_by_key(|(cost, _)| *cost) else {
             return Vec::new();
         };
         let mut ways = vec![self.closure.way_to(best)];
-        for node in &nodes {
+        for (_, node) in &reached {
             self.add_direct(node, &mut ways);
         }
         ways
@@ -275,8 +260,11 @@ impl<'a, 'w> Arrivals<'a, 'w> {
     /// Adds the direct steps to a node that are certain.
     fn add_direct(&self, node: &Node, ways: &mut Vec<WayTo>) {
         for (own, hops, doubts) in self.direct {
-            let way: WayTo = (hops.to_vec(), doubts.iter().cloned().collect());
-            if own == node && doubts.is_empty() && !ways.contains(&way) {
+            if own != node || !doubts.is_empty() {
+                continue;
+            }
+            let way: WayTo = (hops.to_vec(), BTreeSet::new());
+            if !ways.contains(&way) {
                 ways.push(way);
             }
         }

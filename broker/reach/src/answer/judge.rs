@@ -16,7 +16,7 @@ use super::arrival::{Arrival, Arrivals};
 use super::verdict::{Verdict, Way};
 use crate::accounts::AccountSet;
 use crate::act::Act;
-use crate::actor::Actor;
+use crate::actor::{Actor, MetActor};
 use crate::cut::smallest_meeting_set;
 use crate::doubt::Doubt;
 use crate::edge::Reached;
@@ -44,7 +44,7 @@ pub(crate) struct Judge<'a, 'w> {
     by_account: HashMap<usize, BTreeSet<usize>>,
     /// The targets for which each account has to be asked about.
     unlisted: BTreeSet<usize>,
-    rights: RefCell<HashMap<(usize, Actor), Rc<RightAnswer>>>,
+    rights: RefCell<HashMap<(usize, MetActor), Rc<RightAnswer>>>,
 }
 
 impl<'a, 'w> Judge<'a, 'w> {
@@ -96,15 +96,10 @@ impl<'a, 'w> Judge<'a, 'w> {
             }
         }
         for (index, target) in self.targets.iter().enumerate() {
-            let audience = target.cluster.map(|cluster| cluster.audience.as_str());
-            match audience.and_then(|audience| self.search.fences.listed(audience)) {
-                Some(names) if target.open_doubts.is_empty() => {
-                    let accounts = names.iter().filter_map(|name| {
-                        let (namespace, name) = name.split_once('/')?;
-                        self.search.accounts.find(namespace, name)
-                    });
+            match &target.listed_accounts {
+                Some(accounts) if target.open_doubts.is_empty() => {
                     for account in accounts {
-                        self.by_account.entry(account).or_default().insert(index);
+                        self.by_account.entry(*account).or_default().insert(index);
                     }
                 }
                 _ => {
@@ -122,7 +117,8 @@ impl<'a, 'w> Judge<'a, 'w> {
         let is_superuser = self.search.rights.granted(&actor).is_superuser();
         let mut direct: Vec<NextNode> = Vec::new();
         if self.is_thorough {
-            direct = self.search.next(&Node::Actor(Rc::new(actor)), is_superuser);
+            let node = self.search.node_of(actor);
+            direct = self.search.next(&node, is_superuser);
         }
         let anything = self.doubts_of_anything(&closure);
         let indexes: Vec<usize> = match self.is_thorough || !anything.is_empty() {
@@ -147,12 +143,12 @@ impl<'a, 'w> Judge<'a, 'w> {
         for node in closure.nodes() {
             let accounts = match node {
                 Node::Tokens(AccountSet::All) => return (0..self.targets.len()).collect(),
-                Node::Tokens(set) => self.search.accounts.of_set(set),
-                Node::Exchange(account) | Node::Held(account, _) => vec![*account],
-                Node::Delivered(index) => {
-                    let delivered = self.search.delivered.get(*index);
-                    delivered.map(|it| it.account).into_iter().collect()
-                }
+                Node::Tokens(set) => self.search.accounts.of_set(*set),
+                Node::Exchange(account) | Node::Held(account, _) => *account..*account + 1,
+                Node::Delivered(index) => match self.search.delivered.get(*index) {
+                    Some(delivered) => delivered.account..delivered.account + 1,
+                    None => 0..0,
+                },
                 Node::Actor(_) | Node::Act(_) | Node::Anything => continue,
             };
             has_tokens = true;
@@ -234,14 +230,14 @@ impl<'a, 'w> Judge<'a, 'w> {
         let mut namespaces = BTreeSet::new();
         for node in closure.nodes() {
             let accounts = match node {
-                Node::Tokens(set) => self.search.accounts.of_set(set),
-                Node::Exchange(account) => vec![*account],
+                Node::Tokens(set) => self.search.accounts.of_set(*set),
+                Node::Exchange(account) => *account..*account + 1,
                 _ => continue,
             };
             let accounts = accounts
                 .into_iter()
                 .filter_map(|account| self.search.accounts.get(account));
-            namespaces.extend(accounts.map(|account| account.namespace.as_str()));
+            namespaces.extend(accounts.map(|account| &*account.namespace));
         }
         namespaces.retain(|namespace| !lists.is_whole_in(ListKind::TargetAccesses, namespace));
         if namespaces.len() > MAX_NAMED_NAMESPACES {
@@ -266,28 +262,29 @@ impl<'a, 'w> Judge<'a, 'w> {
         };
         let mut doubts = arrival.doubts.clone();
         doubts.extend(target.arrival_doubts.iter().cloned());
-        let user = match target.outcome(arrival.account, account, arrival.lifetime) {
+        let outcome = target.outcome(arrival.account, account, arrival.lifetime);
+        let user = match &*outcome {
             Outcome::Accepted(user) => user,
             Outcome::Refused(why) => {
-                case.miss = Some(why);
+                case.miss = Some(why.clone());
                 return;
             }
             Outcome::Unknown(doubt) => {
-                doubts.insert(doubt);
+                doubts.insert(doubt.clone());
                 case.doubts.push(doubts);
                 return;
             }
         };
         let way = |hops: &[crate::way::Hop]| Way {
             hub: arrival.hops.clone(),
-            user: named(&user),
+            user: named(user),
             target: hops.to_vec(),
         };
         let Some(request) = self.request else {
             case.add(way(&[]), doubts);
             return;
         };
-        let Some(answer) = self.right(index, target, &user, request) else {
+        let Some(answer) = self.right(index, target, user, request) else {
             doubts.extend(target.open_doubts.iter().cloned());
             case.doubts.push(doubts);
             return;
@@ -301,7 +298,7 @@ impl<'a, 'w> Judge<'a, 'w> {
         if answer.ways.is_empty() {
             case.miss = Some(format!(
                 "it is {} at {}, and {}",
-                named(&user),
+                named(user),
                 target.name,
                 answer.nearest_miss
             ));
@@ -312,7 +309,7 @@ impl<'a, 'w> Judge<'a, 'w> {
         &self,
         index: usize,
         target: &TargetTokens<'w>,
-        user: &Actor,
+        user: &MetActor,
         request: &Attributes,
     ) -> Option<Rc<RightAnswer>> {
         let key = (index, user.clone());

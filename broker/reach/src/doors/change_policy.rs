@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use keyferry_api::config::NamespaceRule;
 use keyferry_core::admission_policy::{ALL_POLICIES, AdmissionPolicy};
 
 use crate::act::Act;
@@ -12,7 +11,6 @@ use crate::edge::{Edge, Reached};
 use crate::fence::FenceState;
 use crate::granted::{Granted, Scope};
 use crate::hub_search::HubSearch;
-use crate::list::ListKind;
 use crate::right::{Names, Right};
 use crate::world::ActNames;
 
@@ -50,10 +48,7 @@ impl<'w> HubSearch<'w> {
             edges.push(Edge::certain(Reached::Act(act), hops));
         }
         // A change may mend one with mistakes, or one that lost its audience.
-        let mut targets = self.world.hub.target_names();
-        let are_read = self.world.hub.lists.is_whole(ListKind::TargetClusters)
-            && targets.all(|name| self.policy.targets.contains_key(name));
-        if !is_confined || !are_read {
+        if !is_confined || !self.are_targets_read {
             self.add_undecided(POLICY, granted, Right::WriteTargetCluster, edges);
         }
     }
@@ -132,14 +127,10 @@ impl<'w> HubSearch<'w> {
     }
 
     fn are_labels_guarded(&self, granted: &Granted<'w>) -> bool {
-        let selects = self.policy.targets.values().any(|target| {
-            let mut rules = target.allow.iter();
-            rules.any(|rule| matches!(rule.namespaces, NamespaceRule::Selected(_)))
-        });
         let is_guarded = self.fences.labels == FenceState::AsShipped
             && granted.doubts.is_empty()
             && self.rules_with(granted, Right::LabelAccess).is_empty();
-        (self.world.hub.lists.is_whole(ListKind::TargetClusters) && !selects) || is_guarded
+        !self.selects_namespaces || is_guarded
     }
 
     /// Makes the holder of a right undetermined. Most of these objects are in no namespace; for

@@ -2,8 +2,6 @@
 //! controller of another project does with an object is set by its flags, and what Keyferry's own
 //! keys and CAs give depends on the network and on time.
 
-use keyferry_api::config::TokenIssuer;
-
 use crate::doubt::Doubt;
 use crate::edge::{Edge, Reached};
 use crate::granted::Granted;
@@ -47,13 +45,11 @@ impl<'w> HubSearch<'w> {
         let may_write = |name: &str| may(Right::EditSecret, name) || may(Right::CreateSecret, "");
         let writes_journal =
             may_write(JOURNAL) && (may(Right::ReadSecret, SEAL) || may_write(SEAL));
-        let has_managed = !self.world.hub.lists.is_whole(ListKind::TargetClusters)
-            || (self.policy.targets.values()).any(|target| target.issuer != TokenIssuer::Hub);
         for right in [Right::ReadSecret, Right::CreateSecret, Right::EditSecret] {
             for (set, index, names) in self.rules_with(granted, right) {
                 let opens = |name: &String| match name.as_str() {
                     SEAL | JOURNAL => writes_journal,
-                    name if name.starts_with("keyferry-issuer-") => has_managed,
+                    name if name.starts_with("keyferry-issuer-") => self.has_managed_issuer,
                     // A CA is public: only replacing it matters.
                     name => right != Right::ReadSecret && self.ca_secrets.contains(name),
                 };

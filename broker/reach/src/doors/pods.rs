@@ -6,7 +6,6 @@
 
 use std::rc::Rc;
 
-use crate::accounts::Accounts;
 use crate::doubt::Doubt;
 use crate::edge::{Edge, Reached};
 use crate::granted::{Granted, RuleSet, Scope};
@@ -24,7 +23,7 @@ impl<'w> HubSearch<'w> {
         for (set, index, names) in self.rules_with(granted, Right::RunPod) {
             if names.allow_unnamed() {
                 let hops = set.hops(None, index, RUN);
-                let accounts = Accounts::in_scope(set.scope);
+                let accounts = self.accounts.in_scope(set.scope);
                 edges.push(Edge::certain(Reached::Tokens(accounts), hops.clone()));
                 self.add_unread_accounts(set.scope, &hops, edges);
             }
@@ -36,7 +35,7 @@ impl<'w> HubSearch<'w> {
                 "look for Deployments and the like whose Pods it could change",
             );
             let hops = set.hops(None, index, RUN);
-            let accounts = Accounts::in_scope(set.scope);
+            let accounts = self.accounts.in_scope(set.scope);
             edges.push(Edge::doubtful(Reached::Tokens(accounts), hops, doubt));
         }
     }
@@ -145,7 +144,7 @@ impl<'w> HubSearch<'w> {
             _ if lists.is_whole(ListKind::Pods) => return,
             _ => Doubt::list(ListKind::Pods),
         };
-        let accounts = Accounts::in_scope(scope);
+        let accounts = self.accounts.in_scope(scope);
         let reached = Reached::Tokens(accounts);
         edges.push(Edge::doubtful(reached, hops.to_vec(), doubt));
         self.add_unread_accounts(scope, hops, edges);

@@ -1,7 +1,7 @@
 //! Door 5: who may read Secrets gets the tokens in them: those that Keyferry delivered, and those
 //! that the hub writes for a ServiceAccount. Door 11 is beside it: Keyferry's own Secrets.
 
-use crate::accounts::{AccountSet, Accounts};
+use crate::accounts::AccountSet;
 use crate::doubt::Doubt;
 use crate::edge::{Edge, Reached};
 use crate::granted::{Granted, Scope};
@@ -35,7 +35,7 @@ impl<'w> HubSearch<'w> {
                         hops.push(Hop::note(format!(
                             "creates a Secret {TOKEN_TYPE}, which the hub fills, and reads it"
                         )));
-                        let accounts = Accounts::in_scope(scope);
+                        let accounts = self.accounts.in_scope(scope);
                         edges.push(Edge::certain(Reached::Accounts(accounts), hops.clone()));
                         self.add_unread_accounts(scope, &hops, edges);
                     }
@@ -44,7 +44,7 @@ impl<'w> HubSearch<'w> {
                             format!("it may change and read a Secret {TOKEN_TYPE}"),
                             "take one of the two rights away, or delete the Secret",
                         );
-                        let accounts = Accounts::in_scope(scope);
+                        let accounts = self.accounts.in_scope(scope);
                         edges.push(Edge::doubtful(Reached::Accounts(accounts), hops, doubt));
                     }
                 }
@@ -122,7 +122,7 @@ impl<'w> HubSearch<'w> {
             }
         }
         if let Some(doubt) = self.unread_secrets(scope) {
-            let accounts = Accounts::in_scope(scope);
+            let accounts = self.accounts.in_scope(scope);
             edges.push(Edge::doubtful(
                 Reached::Tokens(accounts),
                 hops.to_vec(),

@@ -1,6 +1,6 @@
 //! Door 2: who may create `serviceaccounts/token` gets tokens of the account.
 
-use crate::accounts::{AccountSet, Accounts};
+use crate::accounts::AccountSet;
 use crate::doubt::Doubt;
 use crate::edge::{Edge, Reached};
 use crate::granted::{Granted, Scope};
@@ -16,7 +16,7 @@ impl<'w> HubSearch<'w> {
             let hops = set.hops(None, index, DOOR);
             match names {
                 Names::Any => {
-                    let accounts = Accounts::in_scope(set.scope);
+                    let accounts = self.accounts.in_scope(set.scope);
                     edges.push(Edge::certain(Reached::Tokens(accounts), hops.clone()));
                     self.add_unread_accounts(set.scope, &hops, edges);
                 }

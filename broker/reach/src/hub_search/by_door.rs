@@ -16,7 +16,7 @@ impl HubSearch<'_> {
         let (start, _) = self.start(subject);
         let own_actor = Actor::of_subject(subject);
         let is_superuser = self.rights.granted(&own_actor).is_superuser();
-        let own = Node::Actor(Rc::new(own_actor));
+        let own = self.node_of(own_actor);
         let mut nodes: Vec<(&Node, &Step)> = start.steps.iter().collect();
         nodes.sort_by_key(|(node, _)| *node);
         let mut by_door: BTreeMap<Option<u8>, Vec<NextNode>> = BTreeMap::new();

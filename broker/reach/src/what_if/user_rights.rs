@@ -33,7 +33,7 @@ type GainAndLoss = Rc<[RightsChange; 2]>;
 /// The rights at the targets whose RBAC differs.
 pub(super) struct ChangedTargets<'w> {
     rights: BTreeMap<&'w ObjectName, [ClusterRights<'w>; 2]>,
-    memo: RefCell<HashMap<(ObjectName, Actor), GainAndLoss>>,
+    memo: RefCell<HashMap<(ObjectName, Rc<Actor>), GainAndLoss>>,
 }
 
 impl<'w> ChangedTargets<'w> {
@@ -80,7 +80,7 @@ impl<'w> ChangedTargets<'w> {
                 },
             )];
         };
-        let key = (target.clone(), user.clone());
+        let key = (target.clone(), Rc::clone(user));
         let mut memo = self.memo.borrow_mut();
         let [gained, lost] = &**memo
             .entry(key)

@@ -1,6 +1,7 @@
 //! The users at targets that a subject can be, by the door that it opens itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use keyferry_api::name::ObjectName;
 
@@ -28,7 +29,7 @@ pub(crate) enum WayUser {
     /// Whom the target makes of tokens of this account, which is not known.
     OfAccount(String),
     /// This one.
-    User(Actor),
+    User(Rc<Actor>),
     /// Whom the subject lets in by this act. What follows from acts is not compared.
     AfterAct(Act),
 }
@@ -122,13 +123,14 @@ impl Judge<'_, '_> {
             };
             let mut doubts = arrival.doubts;
             doubts.extend(target.arrival_doubts.iter().cloned());
-            match target.outcome(arrival.account, account, arrival.lifetime) {
+            match &*target.outcome(arrival.account, account, arrival.lifetime) {
                 Outcome::Accepted(user) => {
-                    add(ways, key(WayUser::User(user)), arrival.hops, doubts);
+                    let user = WayUser::User(user.shared());
+                    add(ways, key(user), arrival.hops, doubts);
                 }
                 Outcome::Refused(_) => {}
                 Outcome::Unknown(doubt) => {
-                    doubts.insert(doubt);
+                    doubts.insert(doubt.clone());
                     let user = WayUser::OfAccount(account.full_name());
                     add(ways, key(user), arrival.hops, doubts);
                 }
