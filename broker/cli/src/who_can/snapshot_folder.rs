@@ -11,6 +11,9 @@ use crate::command_error::CommandError;
 /// The most files of a snapshot.
 const MAX_FILES: usize = 20_000;
 
+/// How many bytes of text are parsed at a time. A larger file is parsed alone.
+const MAX_BATCH_BYTES: usize = 4 << 20;
+
 /// The file in which `keyferry snapshot` names the lists that it could not read whole.
 const GAPS_FILE: &str = "gaps.yaml";
 /// The most bytes of that file.
@@ -59,22 +62,35 @@ fn read_files(
     }
     files.sort();
     let partial = PartialLists::read(folder)?;
-    let (mut left, mut notes) = (MAX_SNAPSHOT_BYTES, Vec::new());
-    for file in files {
+    let mut left = MAX_SNAPSHOT_BYTES;
+    let mut read = |file: PathBuf| -> Result<(String, String), CommandError> {
         let path = folder.join(&file);
         let bytes = regular_file::read_regular_file(&path, left)
             .map_err(|error| CommandError::new(format!("reading {}: {error}", path.display())))?;
         left = left.saturating_sub(bytes.len() as u64);
         let text = String::from_utf8(bytes)
             .map_err(|_| CommandError::new(format!("{} is not UTF-8", path.display())))?;
-        let added = world
-            .add_file(
-                &partial.path_of(&format!("{prefix}{}", file.display())),
-                &text,
-            )
+        let path = partial.path_of(&format!("{prefix}{}", file.display()));
+        Ok((path, text))
+    };
+    let mut add = |files: &mut Vec<(String, String)>| -> Result<Vec<String>, CommandError> {
+        let notes = world
+            .add_files(files)
             .map_err(|error| CommandError::of_quoting_line(&error.to_string()))?;
-        notes.extend(added.and_then(|note| words(&note)));
+        files.clear();
+        Ok(notes.iter().filter_map(words).collect())
+    };
+    let (mut batch, mut bytes, mut notes) = (Vec::new(), 0, Vec::new());
+    for file in files {
+        let file = read(file)?;
+        if bytes + file.1.len() > MAX_BATCH_BYTES {
+            notes.extend(add(&mut batch)?);
+            bytes = 0;
+        }
+        bytes += file.1.len();
+        batch.push(file);
     }
+    notes.extend(add(&mut batch)?);
     Ok(notes)
 }
 

@@ -5,6 +5,7 @@
 //! list is whole because of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use keyferry_api::name::ObjectName;
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::list::{ListKind, Lists};
 
 /// The most bytes of a snapshot.
 pub const MAX_SNAPSHOT_BYTES: u64 = 256 << 20;
-/// On how many threads a list is parsed at most, and how many items make another one worth it.
+/// On how many threads files, or the items of one, are parsed at most, and how many items make another one worth it.
 const MAX_THREADS: usize = 8;
 const MIN_ITEMS_PER_THREAD: usize = 500;
 
@@ -67,47 +68,71 @@ impl World {
         path: &str,
         text: &str,
     ) -> Result<Option<SnapshotNote>, SnapshotError> {
+        let listed = list_in(path, text)?;
+        self.add_read_file(path, text, listed)
+    }
+
+    /// Adds files of a snapshot, as [`Self::add_file`] does one after the other. They are parsed on
+    /// a few threads, all before the first is added.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] of the first file that has one.
+    pub fn add_files(
+        &mut self,
+        files: &[(String, String)],
+    ) -> Result<Vec<SnapshotNote>, SnapshotError> {
+        let mut notes = Vec::new();
+        for ((path, text), listed) in files.iter().zip(lists_in(files)) {
+            notes.extend(self.add_read_file(path, text, listed?)?);
+        }
+        Ok(notes)
+    }
+
+    fn add_read_file(
+        &mut self,
+        path: &str,
+        text: &str,
+        listed: Option<Listed>,
+    ) -> Result<Option<SnapshotNote>, SnapshotError> {
+        let listed = match listed {
+            Some(listed) if !listed.is_whole => {
+                return Ok(Some(SnapshotNote::Cut(path.to_owned())));
+            }
+            listed => listed.map(|listed| listed.objects),
+        };
         let parts: Vec<&str> = path.split('/').collect();
-        match parts.as_slice() {
-            ["hub", file] => self.add_hub_file(path, file, text),
-            ["targets", target, "authentication.yaml"] => {
-                self.target(target)?.authentication = Some(text.as_bytes().to_vec());
-                Ok(None)
-            }
-            ["targets", target, "release"] => {
-                let release = text.trim().parse();
-                let release = release.map_err(|_| SnapshotError::Release(path.to_owned()))?;
-                self.target(target)?.release = Some(release);
-                Ok(None)
-            }
-            ["targets", target, "rbac", file] => {
+        match (parts.as_slice(), listed) {
+            (["hub", file], Some(objects)) => self.add_hub_objects(path, file, objects),
+            (["targets", target, "rbac", file], Some(objects)) => {
                 let files = self.target(target)?;
-                let listed = read_list(path, text)?;
-                if !listed.is_whole {
-                    return Ok(Some(SnapshotNote::Cut(path.to_owned())));
-                }
-                for object in listed.objects {
+                for object in objects {
                     files.add(object).map_err(|error| in_file(path, error))?;
                 }
                 note_list(&mut files.lists, file, &ListKind::RBAC);
+                Ok(None)
+            }
+            (["targets", target, "authentication.yaml"], _) => {
+                self.target(target)?.authentication = Some(text.as_bytes().to_vec());
+                Ok(None)
+            }
+            (["targets", target, "release"], _) => {
+                let release = text.trim().parse();
+                let release = release.map_err(|_| SnapshotError::Release(path.to_owned()))?;
+                self.target(target)?.release = Some(release);
                 Ok(None)
             }
             _ => Ok(Some(SnapshotNote::Skipped(path.to_owned()))),
         }
     }
 
-    fn add_hub_file(
+    fn add_hub_objects(
         &mut self,
         path: &str,
         file: &str,
-        text: &str,
+        objects: Vec<Value>,
     ) -> Result<Option<SnapshotNote>, SnapshotError> {
-        let listed = read_list(path, text)?;
-        if !listed.is_whole {
-            return Ok(Some(SnapshotNote::Cut(path.to_owned())));
-        }
         let (mut has_data, mut is_partial) = (false, false);
-        for object in listed.objects {
+        for object in objects {
             is_partial |= object["kind"] == "PartialObjectMetadata";
             has_data |= object["kind"] == "Secret"
                 && (object.get("data").is_some() || object.get("stringData").is_some());
@@ -154,6 +179,47 @@ fn note_list(lists: &mut Lists, file: &str, kinds: &[ListKind]) {
     }
 }
 
+/// The objects of a file whose path says that it has some.
+fn list_in(path: &str, text: &str) -> Result<Option<Listed>, SnapshotError> {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        ["hub", _] | ["targets", _, "rbac", _] => read_list(path, text).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// What each file has. Parsing is most of the time that a large snapshot takes.
+fn lists_in(files: &[(String, String)]) -> Vec<Result<Option<Listed>, SnapshotError>> {
+    let next = AtomicUsize::new(0);
+    let read_rest = || {
+        let mut read = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((path, text)) = files.get(index) else {
+                return read;
+            };
+            read.push((index, list_in(path, text)));
+        }
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads()).map(|_| scope.spawn(read_rest)).collect();
+        let mut read = read_rest();
+        for other in others {
+            match other.join() {
+                Ok(more) => read.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        read.sort_by_key(|(index, _)| *index);
+        read.into_iter().map(|(_, listed)| listed).collect()
+    })
+}
+
+fn threads() -> usize {
+    let available = std::thread::available_parallelism();
+    available.map_or(1, usize::from).min(MAX_THREADS)
+}
+
 /// Reads the objects of a file, which may be a list of kubectl, documents or JSON.
 fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
     let syntax = || SnapshotError::Syntax(path.to_owned());
@@ -184,11 +250,9 @@ fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
     Ok(listed(documents))
 }
 
-/// Parses items, on a few threads if they are many; `None` if one is no YAML. Parsing is most of the
-/// time that a large snapshot takes.
+/// Parses items, on a few threads if they are many; `None` if one is no YAML.
 fn parse_items(items: &[String]) -> Option<Vec<Value>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let length = items.len().div_ceil(threads.min(MAX_THREADS));
+    let length = items.len().div_ceil(threads());
     let parse = |items: &[String]| -> Option<Vec<Value>> {
         let parsed = items.iter().map(|item| serde_saphyr::from_str(item).ok());
         parsed.collect()
