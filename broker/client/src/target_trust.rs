@@ -1,5 +1,6 @@
 //! Reads what a target shows of the trust that it has loaded, with the user's own kubeconfig for it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use keyferry_hub::client::{ClientError, HubAccess, HubClient};
@@ -52,8 +53,8 @@ pub struct LoadedTrust {
     pub minor: Option<Minor>,
     /// The file that it runs with.
     pub file: ActiveConfiguration,
-    /// The hashes of the key sets that it fetched last for the issuer.
-    pub key_sets: Vec<String>,
+    /// The hashes of the key sets that it fetched last, by issuer.
+    pub key_sets: BTreeMap<String, Vec<String>>,
 }
 
 /// A target, with the user's own credentials for it.
@@ -92,11 +93,14 @@ impl TargetReader {
         &self.address
     }
 
-    /// Reads what the target has loaded for an issuer.
+    /// Reads what the target has loaded, the keys of these issuers among it.
     ///
     /// # Errors
     /// [`TargetTrustError::Call`].
-    pub async fn read_loaded_trust(&self, issuer: &str) -> Result<LoadedTrust, TargetTrustError> {
+    pub async fn read_loaded_trust(
+        &self,
+        issuers: impl IntoIterator<Item = &str>,
+    ) -> Result<LoadedTrust, TargetTrustError> {
         let metrics = self
             .client
             .get_up_to("/metrics", "text/plain", MAX_METRICS_BYTES)
@@ -104,10 +108,13 @@ impl TargetReader {
         let metrics = String::from_utf8_lossy(&metrics);
         let version: Result<Lenient<ServerVersion>, HubError> =
             self.client.get_object("/version", "version").await;
+        let issuers = issuers.into_iter();
+        let key_sets =
+            issuers.map(|issuer| (issuer.to_owned(), key_set_hashes(&metrics, issuer)));
         Ok(LoadedTrust {
             minor: version.ok().and_then(|Lenient(version)| version.minor()),
             file: active_configuration(&metrics),
-            key_sets: key_set_hashes(&metrics, issuer),
+            key_sets: key_sets.collect(),
         })
     }
 }

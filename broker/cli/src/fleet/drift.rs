@@ -271,9 +271,12 @@ impl LiveRun<'_> {
         let desired = self.kubeconfigs.keys().filter_map(|name| {
             let read = self.snapshot.targets.get(name)?;
             let desired = self.desires.desired_trust(name, read, self.snapshot);
-            Some(desired.ok()?.documents())
+            desired.ok()
         });
-        let places: BTreeSet<_> = desired.map(place_of).collect();
+        let mut places = BTreeSet::new();
+        for desired in desired {
+            places.extend(desired.issuers().map(|(_, documents)| place_of(documents)));
+        }
         futures::stream::iter(places)
             .map(|place: (String, Option<String>)| async {
                 let documents = PublishedDocuments {
@@ -309,14 +312,10 @@ impl LiveRun<'_> {
         let minor = shown.unwrap_or_else(|| stated_minor(self.snapshot, name));
         let files = self.snapshot.target_files.get(name);
         let file = files.and_then(|files| files.authentication.as_deref());
-        let keys = desired
-            .ok()
-            .and_then(|desired| documents.get(&place_of(desired.documents())));
-        let keys = match (desired, loaded) {
-            (Err(unknown), Ok(_)) => unknown.clone(),
-            _ => rows::keys_row(keys, loaded, minor),
-        };
-        let is_read = loaded.is_ok_and(|loaded| !loaded.key_sets.is_empty());
+        let published = |place| documents.get(&place_of(place));
+        let keys = rows::keys_row(desired, published, loaded, minor);
+        let has_keys = |loaded: &LoadedTrust| loaded.key_sets.values().any(|it| !it.is_empty());
+        let is_read = loaded.is_ok_and(has_keys);
         if let (Comparison::NotCompared { why }, true) = (&keys, is_read) {
             let fix = "check that the published documents can be read from this machine";
             gaps.push(Gap::of_asked_target(name, "the keys", why, fix));
@@ -354,8 +353,10 @@ impl LiveRun<'_> {
             }
         };
         // Metrics without an issuer still show the file.
-        let issuer = desired.map(DesiredTrust::issuer).unwrap_or_default();
-        let loaded = reader.read_loaded_trust(issuer).await;
+        let issuers = desired.into_iter().flat_map(DesiredTrust::issuers);
+        let loaded = reader
+            .read_loaded_trust(issuers.map(|(issuer, _)| issuer))
+            .await;
         let loaded = loaded.map_err(|error| not_shown("the loaded file and the keys", &error));
         let behaviour = match &self.tokens {
             None => Comparison::not_compared("no token was sent: give --prove"),

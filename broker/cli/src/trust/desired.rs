@@ -29,25 +29,22 @@ impl DesiredTrust {
         Ok(Self(inputs::read(&args, Some(known))?))
     }
 
-    /// The issuer that the target should trust; with roles of managed issuers, the first one.
-    pub(crate) fn issuer(&self) -> &str {
-        let first = self.0.entries.first();
-        first.map_or("", |rules| &rules.issuer)
+    /// The issuers that the target should trust, each with where it should read the keys. They are
+    /// several if the roles of the cluster have managed issuers.
+    pub(crate) fn issuers(&self) -> impl Iterator<Item = (&str, PublishedDocuments)> {
+        self.0.entries.iter().map(|rules| {
+            let url = rules.discovery_url.clone();
+            let documents = PublishedDocuments {
+                discovery_url: url.unwrap_or_else(|| discovery_url(&rules.issuer)),
+                certificate_authority: rules.certificate_authority.clone(),
+            };
+            (rules.issuer.as_str(), documents)
+        })
     }
 
     /// The user that the target should name for a ServiceAccount of the hub.
     pub(crate) fn user_of(&self, account: &ServiceAccount) -> String {
         format!("{}{}", self.0.prefix, account.username())
-    }
-
-    /// Where the target should read the issuer's keys.
-    pub(crate) fn documents(&self) -> PublishedDocuments {
-        let rules = self.0.entries.first();
-        let url = rules.and_then(|rules| rules.discovery_url.clone());
-        PublishedDocuments {
-            discovery_url: url.unwrap_or_else(|| discovery_url(self.issuer())),
-            certificate_authority: rules.and_then(|rules| rules.certificate_authority.clone()),
-        }
     }
 
     /// The file that `keyferry trust` prints for a target that trusts nothing else.

@@ -6,7 +6,7 @@ use keyferry_client::target_trust::LoadedTrust;
 use keyferry_fleet::facts::Comparison;
 use keyferry_kube_authn::Minor;
 use keyferry_kube_authn::fetched::{Fetched, HttpResponse};
-use keyferry_kube_authn::lint::Published;
+use keyferry_kube_authn::lint::{Published, PublishedDocuments};
 use keyferry_kube_authn::prediction::hash_of;
 
 use crate::inner_file;
@@ -76,22 +76,55 @@ pub(super) fn loaded_row(
     }
 }
 
-/// The keys that the target has read against the published ones.
-pub(super) fn keys_row(
-    published: Option<&Published>,
+/// The keys that the target has read against the published ones, of each issuer of its file.
+pub(super) fn keys_row<'a>(
+    desired: Result<&DesiredTrust, &Comparison>,
+    published: impl Fn(PublishedDocuments) -> Option<&'a Published>,
     loaded: Result<&LoadedTrust, &Comparison>,
     minor: Minor,
 ) -> Comparison {
-    let shown = match loaded {
-        Ok(shown) => shown,
-        Err(why) => return why.clone(),
+    let (desired, loaded) = match (desired, loaded) {
+        (Ok(desired), Ok(loaded)) => (desired, loaded),
+        (_, Err(why)) | (Err(why), _) => return why.clone(),
     };
-    if shown.key_sets.is_empty() {
+    let mut rows: Vec<(&str, Comparison)> = desired
+        .issuers()
+        .map(|(issuer, documents)| {
+            let key_sets = loaded.key_sets.get(issuer).map(Vec::as_slice);
+            let key_sets = key_sets.unwrap_or_default();
+            let row = keys_of_issuer(published(documents), key_sets, minor);
+            (issuer, row)
+        })
+        .collect();
+    if let [(_, only)] = rows.as_mut_slice() {
+        return std::mem::replace(only, Comparison::Matches);
+    }
+    let mut differences = Vec::new();
+    let mut not_compared = None;
+    for (issuer, row) in rows {
+        match row {
+            Comparison::Matches => {}
+            Comparison::Differs { differences: own } => {
+                differences.extend(own.iter().map(|it| format!("issuer {issuer}: {it}")));
+            }
+            Comparison::NotCompared { why } => {
+                not_compared.get_or_insert(format!("issuer {issuer}: {why}"));
+            }
+        }
+    }
+    match not_compared {
+        Some(why) if differences.is_empty() => Comparison::not_compared(why),
+        _ => Comparison::of_differences(differences),
+    }
+}
+
+fn keys_of_issuer(published: Option<&Published>, key_sets: &[String], minor: Minor) -> Comparison {
+    if key_sets.is_empty() {
         return not_shown("the hash of the keys that it fetched", minor, SHOWS_KEYS);
     }
     match published.map(|documents| (&documents.discovery, &documents.keys)) {
         Some((_, Fetched::Response(HttpResponse { status: 200, body }))) => {
-            differing_hash("keys", &shown.key_sets, &hash_of(body))
+            differing_hash("keys", key_sets, &hash_of(body))
         }
         Some((Fetched::Response(HttpResponse { status: 200, .. }), keys)) => unread(keys),
         Some((discovery, _)) => unread(discovery),

@@ -6,10 +6,12 @@ use axum::response::{IntoResponse, Response};
 use clap::Parser;
 use http::StatusCode;
 use keyferry_api::config::ReducedObject;
+use keyferry_client::doctor::diagnosis::ActiveConfiguration;
 use keyferry_fleet::facts::Source;
 use keyferry_fleet::judge::{Verdict, judge};
 use keyferry_integration::https::HttpsServer;
 use keyferry_integration::pki::TestCa;
+use keyferry_kube_authn::fetched::{Fetched, HttpResponse};
 use keyferry_kube_authn::prediction::hash_of;
 use serde_json::{Value, json};
 
@@ -281,8 +283,11 @@ fn the_file_of_a_managed_issuer_is_compared_by_value() {
     let desires = Desires::of_files(None);
     let desired = desires.desired_trust(&name, &snapshot.targets[&name], &snapshot);
     let desired = desired.unwrap_or_else(|why| panic!("{why:?}"));
-    assert_eq!(desired.issuer(), issuer);
-    assert_eq!(desired.documents().discovery_url, documents);
+    let issuers = desired.issuers();
+    let issuers: Vec<_> = issuers
+        .map(|(issuer, it)| (issuer, it.discovery_url))
+        .collect();
+    assert_eq!(issuers, [(issuer.as_str(), documents)]);
     let text = desired.file(Minor::V1_37);
     let file: Value = serde_saphyr::from_str(&text).unwrap();
     let compare = |text: &str| rows::file_row(Ok(&desired), Some(text), Minor::V1_37);
@@ -330,5 +335,76 @@ fn the_file_of_a_managed_issuer_is_compared_by_value() {
         ("line ends of Windows", text.replace('\n', "\r\n")),
     ] {
         assert_eq!(compare(&text), Comparison::Matches, "{case}");
+    }
+}
+
+/// A target whose role has a managed issuer of its own: the keys of both count.
+#[test]
+fn the_keys_of_each_issuer_of_a_file_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = TestCa::create("one", folder.path()).unwrap();
+    let issuer_of = |name: &str| format!("{ISSUER}/issuers/{name}");
+    let mut snapshot = Snapshot::new(Source::Generated { seed: 1 }, now());
+    for name in ["prod", "prod-view"] {
+        let documents = format!("{}/.well-known/openid-configuration", issuer_of(name));
+        let mut object = target(name, &documents, authority.cert_pem());
+        object["spec"]["issuer"] = json!("Keyferry");
+        object["status"]["issuer"] = json!(issuer_of(name));
+        if name == "prod-view" {
+            let allow = object["spec"]["allow"].clone();
+            let audience = object["spec"]["audience"].clone();
+            object["spec"] = json!({ "sameAs": "prod", "role": "view", "audience": audience,
+                "allow": allow });
+        }
+        snapshot.add_object(&ReducedObject::of(&object));
+    }
+    let name = ObjectName::new("prod").unwrap();
+    let desires = Desires::of_files(None);
+    let desired = desires.desired_trust(&name, &snapshot.targets[&name], &snapshot);
+    let desired = desired.unwrap_or_else(|why| panic!("{why:?}"));
+    let issuers: Vec<String> = desired.issuers().map(|(it, _)| it.to_owned()).collect();
+    assert_eq!(issuers, [issuer_of("prod"), issuer_of("prod-view")]);
+    let served = |body: &str| {
+        Fetched::Response(HttpResponse {
+            status: 200,
+            body: body.as_bytes().to_vec(),
+        })
+    };
+    let published = Published {
+        discovery: served("{}"),
+        keys: served(KEYS),
+    };
+    let row = |of_base: &[&str], of_role: &[&str]| {
+        let hashes = |keys: &[&str]| keys.iter().map(|it| hash_of(it.as_bytes())).collect();
+        let loaded = LoadedTrust {
+            minor: Some(Minor::V1_37),
+            file: ActiveConfiguration::default(),
+            key_sets: BTreeMap::from([
+                (issuer_of("prod"), hashes(of_base)),
+                (issuer_of("prod-view"), hashes(of_role)),
+            ]),
+        };
+        rows::keys_row(
+            Ok(&desired),
+            |_| Some(&published),
+            Ok(&loaded),
+            Minor::V1_37,
+        )
+    };
+    assert_eq!(row(&[KEYS], &[KEYS]), Comparison::Matches);
+    for (of_base, of_role, differs, named) in [
+        (
+            &[KEYS][..],
+            &["other"][..],
+            true,
+            "issuers/prod-view: it has",
+        ),
+        (&["other"], &[KEYS], true, "issuers/prod: it has"),
+        (&[KEYS], &[], false, "issuers/prod-view: its metrics do not"),
+        (&["other"], &[], true, "issuers/prod: it has"),
+    ] {
+        let row = row(of_base, of_role);
+        assert_eq!(row.differs(), differs, "{row:?}");
+        assert!(format!("{row:?}").contains(named), "{row:?}");
     }
 }
