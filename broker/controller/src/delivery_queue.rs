@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use keyferry_api::config::StoredAccess;
 use keyferry_api::moment::Moment;
 use keyferry_api::name::{AccessName, Namespace};
@@ -245,10 +247,16 @@ fn start_due(
         };
         let deliveries = Arc::clone(deliveries);
         running.spawn(async move {
-            let next = deliveries.reconcile(&name).await;
+            let next = retry_after_panic(deliveries.reconcile(&name)).await;
             (name, next)
         });
     }
+}
+
+/// A panic is a defect of ours. It must not leave an access running for ever, and so its tokens to end.
+async fn retry_after_panic(reconciliation: impl Future<Output = Next>) -> Next {
+    let next = AssertUnwindSafe(reconciliation).catch_unwind().await;
+    next.unwrap_or(Next::Retry)
 }
 
 /// Returns the accesses to start within the overall and the namespace limits. Changed accesses come

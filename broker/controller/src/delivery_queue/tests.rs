@@ -14,7 +14,8 @@ use serde_json::json;
 
 use super::{
     MAX_CONCURRENT_RECONCILIATIONS, MAX_CONCURRENT_RECONCILIATIONS_PER_NAMESPACE,
-    MIN_RECONCILE_INTERVAL, QueueEntry, is_view_current, mark_changed_due, select_due,
+    MIN_RECONCILE_INTERVAL, QueueEntry, is_view_current, mark_changed_due, record_result,
+    retry_after_panic, select_due,
 };
 use crate::context::Context;
 
@@ -204,4 +205,21 @@ fn what_has_changed_goes_first() {
         "neither what runs nor what is not due"
     );
     assert_eq!(first.len(), MAX_CONCURRENT_RECONCILIATIONS - 1);
+}
+
+#[tokio::test]
+async fn an_access_whose_reconciliation_panics_is_tried_again() {
+    let now = Duration::from_secs(100);
+    let access = name("tenant/a");
+    let running = QueueEntry {
+        running: true,
+        inputs: 1,
+        ..QueueEntry::default()
+    };
+    let mut queue = HashMap::from([(access.clone(), running)]);
+    let next = retry_after_panic(async { panic!("a planted defect") }).await;
+    record_result(&mut queue, &access, next, now);
+    assert!(select_due(&queue, now).is_empty(), "after a pause");
+    let later = now + Duration::from_secs(2);
+    assert_eq!(select_due(&queue, later), [access]);
 }
