@@ -20,6 +20,7 @@ use futures::StreamExt;
 use keyferry_integration::https::HttpsServer;
 use keyferry_integration::pki::TestCa;
 use keyferry_integration::user_home::{program_at_home, write_client_file};
+use keyferry_reach::ListKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -211,6 +212,37 @@ impl Setup {
             self.file("caller"),
         );
         write_client_file(self.folder.path(), &own).unwrap();
+        self.write_snapshot();
+    }
+
+    /// A snapshot of a hub, and a change that lets someone in.
+    fn write_snapshot(&self) {
+        std::fs::create_dir_all(self.file("read/hub")).unwrap();
+        let list = |kind: ListKind, items: Value| {
+            let list = json!({ "apiVersion": kind.api_version(), "kind": format!("{}List", kind.object_kind()),
+                "metadata": {}, "items": items });
+            let file = self.file(&format!("read/hub/{}.json", kind.resource()));
+            std::fs::write(file, list.to_string()).unwrap();
+        };
+        for kind in ListKind::ALL {
+            let account = json!([{ "metadata": { "name": "reconciler", "namespace": "tenant-a", "uid": "u" } }]);
+            match kind {
+                ListKind::TargetClusters => list(kind, json!([object("/targetcluster")])),
+                ListKind::ServiceAccounts => list(kind, account),
+                _ => list(kind, json!([])),
+            }
+        }
+        let rbac = "rbac.authorization.k8s.io";
+        let named = json!({ "name": "mint", "annotations": { HOSTILE: HOSTILE } });
+        let change = [
+            json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": named,
+                "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] }] }),
+            json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": named,
+                "roleRef": { "apiGroup": rbac, "kind": "ClusterRole", "name": "mint" },
+                "subjects": [{ "kind": "User", "apiGroup": rbac, "name": HOSTILE }] }),
+        ];
+        let change = change.map(|object| object.to_string()).join("\n---\n");
+        std::fs::write(self.file("change.yaml"), change).unwrap();
     }
 
     /// Runs a command, and returns all that it prints.
@@ -336,6 +368,9 @@ fn commands(setup: &Setup) -> Vec<Vec<String>> {
         "verify --auth-config authentication.yaml --live --target-token-file token".to_owned(),
         "verify --auth-config authentication.yaml --live --target-token-file token -o json"
             .to_owned(),
+        "what-if --snapshot read -f change.yaml".to_owned(),
+        "what-if --snapshot read -f change.yaml -o json".to_owned(),
+        "what-if --snapshot read -f change.yaml -o markdown".to_owned(),
     ];
     let all = by_server
         .into_iter()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use keyferry_fleet::folder::GapsFile;
-use keyferry_platform::regular_file;
+use keyferry_platform::regular_file::{self, FileError};
 use keyferry_reach::world::{MAX_SNAPSHOT_BYTES, SnapshotNote, World};
 
 use crate::command_error::CommandError;
@@ -65,8 +65,18 @@ fn read_files(
     let mut left = MAX_SNAPSHOT_BYTES;
     let mut read = |file: PathBuf| -> Result<(String, String), CommandError> {
         let path = folder.join(&file);
-        let bytes = regular_file::read_regular_file(&path, left)
-            .map_err(|error| CommandError::new(format!("reading {}: {error}", path.display())))?;
+        let bytes = regular_file::read_regular_file(&path, left).map_err(|error| match error {
+            FileError::TooLong(_) => CommandError::with_fix(
+                format!(
+                    "{} has more than {} MiB, with {}",
+                    folder.display(),
+                    MAX_SNAPSHOT_BYTES >> 20,
+                    file.display()
+                ),
+                "write it with keyferry snapshot, which leaves out what no answer needs",
+            ),
+            error => CommandError::new(format!("reading {}: {error}", path.display())),
+        })?;
         left = left.saturating_sub(bytes.len() as u64);
         let text = String::from_utf8(bytes)
             .map_err(|_| CommandError::new(format!("{} is not UTF-8", path.display())))?;
@@ -177,7 +187,31 @@ fn list_files(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<()
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use keyferry_api::name::Namespace;
+
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_too_large_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = folder.path().join("hub");
+        std::fs::create_dir(&hub).unwrap();
+        std::fs::write(
+            hub.join("namespaces.yaml"),
+            "apiVersion: v1\nitems: []\nkind: List\n",
+        )
+        .unwrap();
+        // It has no blocks on the disk.
+        let large = std::fs::File::create(hub.join("pods.yaml")).unwrap();
+        large.set_len(MAX_SNAPSHOT_BYTES).unwrap();
+        let mut world = World::new(Namespace::new("keyferry-system").unwrap());
+        let error = read(folder.path(), &mut world).unwrap_err().to_string();
+        let place = folder.path().display();
+        let wanted = format!("{place} has more than 256 MiB, with hub/pods.yaml");
+        assert!(error.starts_with(&wanted), "{error}");
+        large.set_len(0).unwrap();
+        read(folder.path(), &mut world).unwrap();
+    }
 
     #[test]
     fn a_list_with_a_gap_is_no_whole_list() {
