@@ -109,8 +109,7 @@ impl TargetReader {
         let version: Result<Lenient<ServerVersion>, HubError> =
             self.client.get_object("/version", "version").await;
         let issuers = issuers.into_iter();
-        let key_sets =
-            issuers.map(|issuer| (issuer.to_owned(), key_set_hashes(&metrics, issuer)));
+        let key_sets = issuers.map(|issuer| (issuer.to_owned(), key_set_hashes(&metrics, issuer)));
         Ok(LoadedTrust {
             minor: version.ok().and_then(|Lenient(version)| version.minor()),
             file: active_configuration(&metrics),

@@ -3,6 +3,7 @@
 use futures::{StreamExt, TryStreamExt, stream};
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::TestError;
+use keyferry_integration::world::claims;
 use keyferry_kube_authn::validate::Compiled;
 use serde_json::{Value, json};
 
@@ -127,35 +128,92 @@ async fn sign(
     Ok(token.await?)
 }
 
-/// A target has no rule about the clock: its life is counted from `iat`, and only `nbf`, which the
-/// hub always writes, is compared with the time. So a thief who leaves out `nbf` can date a token
-/// ahead, and it lives as long as the key is published.
+/// A target compares `nbf` and `exp` with the clock, and `iat` with nothing. So a thief would date a
+/// token ahead by `iat`, or by numbers that Go and CEL read differently.
 async fn dated_ahead(
     hub: &ControlPlane,
     target: &ControlPlane,
     compiled: &Compiled,
     (minted, view): (&str, &str),
 ) -> Result<(), TestError> {
-    let account = (1, 9);
-    for (has_nbf, expected) in [
-        (true, None),
-        (false, expected_user(Some(account), Some(1), 600)),
+    const YEARS: i64 = 315_360_000;
+    let times =
+        |name: &'static str, iat: Value, nbf: Option<Value>, exp: Value| (name, iat, nbf, exp);
+    let now = claims(minted)?["iat"].as_i64().unwrap_or_default();
+    let (ahead, until) = (json!(now + YEARS), json!(now + YEARS + 600));
+    let far = (now + YEARS) as f64;
+    for (name, iat, nbf, exp) in [
+        times(
+            "all three",
+            ahead.clone(),
+            Some(ahead.clone()),
+            until.clone(),
+        ),
+        times("no nbf", ahead.clone(), None, until.clone()),
+        times(
+            "nbf is null",
+            ahead.clone(),
+            Some(Value::Null),
+            until.clone(),
+        ),
+        times("nbf is zero", ahead.clone(), Some(json!(0)), until.clone()),
+        times(
+            "nbf is a text",
+            ahead.clone(),
+            Some(json!("0")),
+            until.clone(),
+        ),
+        times("nbf is now", ahead.clone(), Some(json!(now)), until.clone()),
+        times(
+            "nbf is too large for Go",
+            ahead.clone(),
+            Some(json!(1e300)),
+            json!(far),
+        ),
+        times(
+            "both are too large",
+            ahead.clone(),
+            Some(json!(1e300)),
+            json!(1e300),
+        ),
+        times(
+            "nbf is too small",
+            ahead.clone(),
+            Some(json!(-1e300)),
+            json!(far),
+        ),
+        times(
+            "exp is a fraction",
+            ahead,
+            Some(json!(now)),
+            json!(far + 0.5),
+        ),
     ] {
         let token = hub.sign_again(minted, |claims| {
-            let ahead = claims["iat"].as_i64().unwrap_or_default() + 315_360_000;
             claims["sub"] = json!("system:serviceaccount:role-b:worker-9");
             claims["aud"] = json!([view]);
-            claims["iat"] = json!(ahead);
-            claims["exp"] = json!(ahead + 600);
-            claims["nbf"] = json!(ahead);
-            if !has_nbf && let Some(claims) = claims.as_object_mut() {
+            (claims["iat"], claims["exp"]) = (iat.clone(), exp.clone());
+            claims["nbf"] = nbf.clone().unwrap_or_default();
+            if nbf.is_none()
+                && let Some(claims) = claims.as_object_mut()
+            {
                 claims.remove("nbf");
             }
         });
         let token = token.await?;
-        let said = answered(target, &token).await?;
-        assert_eq!(said, expected, "dated ahead, nbf: {has_nbf}");
-        assert_eq!(predicted(compiled, &token), expected, "nbf: {has_nbf}");
+        assert_eq!(answered(target, &token).await?, None, "{name}");
+        assert_eq!(predicted(compiled, &token), None, "{name}");
     }
+    // What the hub itself writes, one second short of the longest.
+    let token = hub.sign_again(minted, |claims| {
+        claims["sub"] = json!("system:serviceaccount:role-b:worker-9");
+        claims["aud"] = json!([view]);
+        claims["exp"] = json!(now + LONGEST[1] - 1);
+    });
+    let token = token.await?;
+    let expected = expected_user(Some((1, 9)), Some(1), LONGEST[1] - 1);
+    assert!(expected.is_some());
+    assert_eq!(answered(target, &token).await?, expected);
+    assert_eq!(predicted(compiled, &token), expected);
     Ok(())
 }

@@ -105,12 +105,19 @@ impl AudienceRules {
         rules
     }
 
-    /// Returns the rule on the lifetime.
+    /// Returns the rule on the lifetime. A target compares `nbf` and `exp` with the clock, and `iat`
+    /// with nothing, so a stolen key could date a token ahead by `iat`. The text of a cluster without
+    /// roles is older than this rule, and stays as it is in the files of its users.
     fn lifetime_rule(&self, guard: Option<&str>) -> String {
         let (seconds, noun) = (self.max_lifetime.as_secs(), self.noun());
-        let bound = format!("claims.exp - claims.iat <= {seconds}");
+        let bound = match guard.is_some() || self.role.is_some() {
+            // Go cuts a number that is too large for it, and CEL does not: without the first
+            // comparison, an nbf of 1e300 would be long ago for one and in the future for the other.
+            true => format!("claims.nbf <= claims.exp && claims.exp - claims.nbf <= {seconds}"),
+            false => format!("claims.exp - claims.iat <= {seconds}"),
+        };
         let expression = match guard {
-            Some(guard) => quoted(&format!("{guard} || {bound}")),
+            Some(guard) => quoted(&format!("{guard} || ({bound})")),
             None => bound,
         };
         format!(

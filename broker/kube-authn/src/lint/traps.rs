@@ -56,6 +56,9 @@ pub(super) fn find_traps(
     }
 }
 
+/// From when a rule may count the life of a token.
+const STARTS: [&str; 2] = ["claims.iat", "claims.nbf"];
+
 fn find_in_rules(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>) {
     let code: Vec<String> = jwt
         .claim_validation_rules
@@ -65,7 +68,7 @@ fn find_in_rules(jwt: &JwtAuthenticator, path: &str, findings: &mut Vec<Finding>
     let path = format!("{path}.claimValidationRules");
     let bounded = code
         .iter()
-        .any(|code| code.contains("claims.exp") && code.contains("claims.iat"));
+        .any(|code| code.contains("claims.exp") && STARTS.iter().any(|start| code.contains(start)));
     if !bounded {
         findings.push(make_finding(
             Code::NoLifetimeBound,

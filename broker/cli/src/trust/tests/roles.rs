@@ -306,8 +306,8 @@ fn a_file_is_compared_for_each_audience() {
         (
             "a guard that is a ternary",
             edited(
-                "claims.aud[0] != 'https://prod/roles/view' || claims.exp - claims.iat <= 3600",
-                "claims.aud[0] != 'https://prod/roles/view' || true ? true : claims.exp - claims.iat <= 3600",
+                "view' || (claims.nbf <= claims.exp && claims.exp - claims.nbf <= 3600)",
+                "view' || true ? true : claims.exp - claims.nbf <= 3600",
             ),
         ),
     ];
