@@ -5,16 +5,21 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::Shared;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 
 /// The calls in progress, by key.
 ///
 /// The call runs in its own task. A caller that hangs up neither stops it nor makes the next caller
-/// start again, and no lock is held while it runs.
+/// start again, and no lock is held while it runs. Its callers are woken in the order in which they
+/// came, so that a run in virtual time replays.
 pub struct SingleFlight<K, V> {
-    under_way: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
+    under_way: Arc<Mutex<Calls<K, V>>>,
 }
+
+type Calls<K, V> = HashMap<K, Shared<oneshot::Receiver<V>>>;
 
 /// The task of the shared call panicked or was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,12 +56,13 @@ where
     where
         F: Future<Output = V> + Send + 'static,
     {
-        let mut answer = {
+        let answer = {
             let mut under_way = lock(&self.under_way);
             match under_way.get(&key) {
                 Some(answer) => answer.clone(),
                 None => {
-                    let (sender, answer) = watch::channel(None);
+                    let (sender, answer) = oneshot::channel();
+                    let answer = answer.shared();
                     under_way.insert(key.clone(), answer.clone());
                     let guard = CallGuard {
                         under_way: Arc::clone(&self.under_way),
@@ -68,17 +74,14 @@ where
                         // Removed before the result is sent, so that a later caller cannot join a
                         // call that has ended.
                         drop(guard);
-                        sender.send_replace(Some(value));
+                        // Nobody may wait any more.
+                        let _ = sender.send(value);
                     });
                     answer
                 }
             }
         };
-        let value = answer
-            .wait_for(Option::is_some)
-            .await
-            .map_err(|_| SharedCallLost)?;
-        value.clone().ok_or(SharedCallLost)
+        answer.await.map_err(|_| SharedCallLost)
     }
 
     /// Returns the number of calls in progress.
@@ -94,7 +97,7 @@ where
 
 /// Removes the call from the map on drop, even if its task panics.
 struct CallGuard<K: Eq + Hash, V> {
-    under_way: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
+    under_way: Arc<Mutex<Calls<K, V>>>,
     key: K,
 }
 
