@@ -56,6 +56,7 @@ pub mod relay;
 pub mod rendered;
 pub mod rest;
 pub mod runner;
+pub mod spire;
 pub mod transcript;
 pub mod user_home;
 pub mod wait;

@@ -45,6 +45,8 @@ pub enum Part {
     OlderGoVerifiers,
     /// Our small program that reads alert rules with Prometheus' own parser.
     PrometheusRules,
+    /// SPIRE's server, an issuer of JWT-SVIDs.
+    SpireServer,
     /// SPIRE's oidc-discovery-provider, a comparable server.
     SpireDiscoveryProvider,
     /// Flux's kustomize-controller.
@@ -158,6 +160,7 @@ impl Part {
             Self::GoVerifiers => "verifiers",
             Self::OlderGoVerifiers => "older-verifiers",
             Self::PrometheusRules => "prometheus-rules",
+            Self::SpireServer => "spire-server",
             Self::SpireDiscoveryProvider => "oidc-discovery-provider",
             Self::KustomizeController => "kustomize-controller",
             Self::SourceController => "source-controller",
@@ -186,7 +189,7 @@ impl Part {
             Self::GoVerifiers => "of today",
             Self::OlderGoVerifiers => "of some years ago",
             Self::PrometheusRules => "v0.304.2",
-            Self::SpireDiscoveryProvider => "1.13.0",
+            Self::SpireServer | Self::SpireDiscoveryProvider => "1.13.0",
             Self::KustomizeController => "v1.9.5",
             Self::SourceController => "v1.9.3",
             Self::HelmController => "v1.6.4",
@@ -213,7 +216,7 @@ impl Part {
             Self::ClientGo => "client-go",
             Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
             Self::PrometheusRules => "prometheus-rules",
-            Self::SpireDiscoveryProvider => "spire",
+            Self::SpireServer | Self::SpireDiscoveryProvider => "spire",
             Self::KustomizeController => "kustomize-controller",
             Self::SourceController => "source-controller",
             Self::HelmController => "helm-controller",
@@ -277,6 +280,7 @@ impl Part {
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Helm => "helm.sh/helm/v3/cmd/helm",
             Self::Cosign => "github.com/sigstore/cosign/v3/cmd/cosign",
+            Self::SpireServer => "github.com/spiffe/spire/cmd/spire-server",
             Self::SpireDiscoveryProvider => {
                 "github.com/spiffe/spire/support/oidc-discovery-provider"
             }
@@ -328,6 +332,8 @@ impl Part {
             Self::Cosign => 200,
             Self::ClientGo | Self::KeylessSigner | Self::Oracle(_) => 60,
             Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules => 20,
+            // It has the clients of three clouds.
+            Self::SpireServer => 400,
             Self::SpireDiscoveryProvider | Self::ClusterInventory => 60,
             Self::KustomizeController => 180,
             Self::SourceController => 160,
@@ -342,7 +348,12 @@ impl Part {
     }
 
     fn cgo(self) -> bool {
-        matches!(self, Self::Node(part) if part.cgo())
+        match self {
+            // Its SQLite is C.
+            Self::SpireServer => true,
+            Self::Node(part) => part.cgo(),
+            _ => false,
+        }
     }
 
     fn patch(self) -> Option<node::Patch> {

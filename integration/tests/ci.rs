@@ -8,6 +8,7 @@ mod forged;
 mod passthrough;
 mod refused_start;
 mod shapes;
+pub(crate) mod spire;
 mod stage;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};

@@ -108,6 +108,7 @@ fn main() -> ExitCode {
         .suite("rehearsals_at_scale", rehearsals::at_scale())
         .suite("installed_pods", node::installed())
         .suite("previous_version", previous_version::suite())
+        .suite("spire", ci::spire::suite())
         .suite("image_digest", node::image_digest())
         .suite("long_rotation", rotation::long::suite())
         .main()

@@ -60,6 +60,15 @@ impl Stage {
     }
 
     async fn build(ground: Ground, objects: bool) -> Result<Self, TestError> {
+        Self::build_with(ground, objects, "").await
+    }
+
+    /// As the others, with another entry of `externalIssuers`.
+    pub(crate) async fn build_with(
+        ground: Ground,
+        objects: bool,
+        entry: &str,
+    ) -> Result<Self, TestError> {
         let issuer = Arc::new(CiIssuer::start(ground.ca(), CiAlgorithm::Es256).await?);
         let spec = ControlPlaneSpec {
             controller_manager: true,
@@ -85,7 +94,7 @@ impl Stage {
             false => Minor::V1_33,
         };
         let foreign = ForeignCluster::start(&ground, &issuer, minor).await?;
-        let lines = shapes.lines() + &foreign.entry(ground.ca().cert_pem());
+        let lines = shapes.lines() + &foreign.entry(ground.ca().cert_pem()) + entry;
         let spec = BrokerSpec::of_hub("main", &hub)
             .with_server_lines(&lines)
             .with_limits(["limits: {connectionsPerAddress: 0}", API_LINES]);
