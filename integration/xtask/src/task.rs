@@ -75,7 +75,7 @@ impl fmt::Display for Step {
 }
 
 /// Every task, in the order in which one needs them.
-pub(crate) const TASKS: [Task; 9] = [
+pub(crate) const TASKS: [Task; 10] = [
     Task {
         name: "test",
         arguments: "",
@@ -124,6 +124,12 @@ pub(crate) const TASKS: [Task; 9] = [
         arguments: "TARGET [SECONDS]",
         about: "explores a target of broker/fuzz, or with merge keeps what was found (needs C++)",
         steps: fuzz,
+    },
+    Task {
+        name: "mutants",
+        arguments: "[REGEX…]",
+        about: "changes the code that decides, and fails if no test notices (needs cargo-mutants)",
+        steps: |words| Ok(vec![mutants(words)]),
     },
     Task {
         name: "full",
@@ -235,6 +241,19 @@ fn fuzz(words: &[String]) -> Result<Vec<Step>, String> {
     Ok(vec![folder, run.with("KEYFERRY_FUZZ_TARGET", target)])
 }
 
+/// Tests the mutants of the files that `.cargo/mutants.toml` lists, or those of them whose path,
+/// line or description matches an expression. cargo-mutants changes a copy of the workspace.
+fn mutants(patterns: &[String]) -> Step {
+    let mut step = Step::cargo("mutants --colors never");
+    for pattern in patterns {
+        step.arguments.extend(["--re".to_owned(), pattern.clone()]);
+    }
+    // Only one function differs between two builds, and generated inputs find what they find early.
+    step.with("CARGO_INCREMENTAL", "1")
+        .with("CARGO_PROFILE_DEV_DEBUG", "none")
+        .with("PROPTEST_CASES", "32")
+}
+
 fn full(words: &[String]) -> Result<Vec<Step>, String> {
     let mut arguments = Vec::new();
     if !words.is_empty() {
@@ -300,6 +319,20 @@ mod tests {
             "-merge=1 broker/fuzz/corpus/jwt target/fuzz/found/jwt"
         );
         assert!(printed("fuzz", &[]).is_err());
+    }
+
+    #[test]
+    fn mutants_of_all_files_or_of_the_named_ones_are_tested() {
+        let last = |words: &[&str]| {
+            let steps = printed("mutants", words).unwrap();
+            let (_, command) = steps[0].split_once(" cargo ").unwrap();
+            command.to_owned()
+        };
+        assert_eq!(last(&[]), "mutants --colors never");
+        assert_eq!(
+            last(&["jwt.rs", "approval"]),
+            "mutants --colors never --re jwt.rs --re approval"
+        );
     }
 
     #[test]

@@ -76,6 +76,11 @@ fn fault(change: impl FnOnce(&mut Value)) -> Option<MintFault> {
 fn what_was_asked_for_is_bound() {
     let bound = checked(minted(&claims()), moment(NOW, 100)).unwrap();
     assert_eq!(bound.token_id(), "6f2ee0f7-1ab9-4d7a-8f4e-0e2f1b1f0c55");
+    assert_eq!(&*bound.shared_id(), bound.token_id());
+    assert_eq!((bound.kid(), &*bound.shared_kid()), ("ES256", "ES256"));
+    assert_eq!(bound.skew_seconds(), 0);
+    let slow = checked(minted(&claims()), moment(NOW - 7, 100)).unwrap();
+    assert_eq!(slow.skew_seconds(), 7, "the hub is ahead");
     assert_eq!(bound.lifetime(), Duration::from_secs(3600));
     assert_eq!(bound.deadline().wall(), at(NOW + 3600));
     assert_eq!(bound.age(moment(NOW, 160)), Duration::from_secs(60));

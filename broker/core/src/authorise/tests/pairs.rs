@@ -1,10 +1,13 @@
 //! Which requester gets which pair of an access and a target.
 
-use keyferry_api::config::Policy;
+use std::time::Duration;
+
+use keyferry_api::config::{DeliveryType, Policy};
+use keyferry_api::name::{AccessName, ObjectName};
 use keyferry_api::reason::Reason;
 
-use super::{BY_LABEL, Hub, access, ask, caller, hub, policy, target, usual};
-use crate::authorise::{Requester, Review, Via, grant_token};
+use super::{BY_LABEL, Hub, RULE, access, ask, caller, hub, policy, target, usual};
+use crate::authorise::{Requester, Review, Via, delivery_pair, grant_token};
 use crate::caller::tests::verified;
 
 #[test]
@@ -38,6 +41,66 @@ fn the_service_account_itself_is_paired_with_everything_it_needs() {
         ),
         ("prod", 3600, 0, Via::Itself)
     );
+}
+
+/// The audit record names the entry of `allow[]`.
+#[test]
+fn a_pair_names_the_rule_that_allowed_it() {
+    let second = RULE.replace(
+        "allow:\n",
+        "allow:\n    - {namespaces: [tenant-b], serviceAccounts: [reconciler]}\n",
+    );
+    let policy =
+        policy(&(target(&format!("  audience: prod\n{second}")) + &access("tenant-a", "prod", "")));
+    let pair = ask(&policy, &hub(), &Requester::Operator, "tenant-a/prod").unwrap();
+    assert_eq!(pair.rule(), 1);
+}
+
+/// A token in an object lives half a day, unless the access or the target says less.
+#[test]
+fn a_delivery_has_its_own_lifetime_and_its_own_pair() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let rule = RULE.replace(
+        "[reconciler]}",
+        "[reconciler], deliveries: [KubeConfigSecret, Exec]}",
+    );
+    let listed = "  deliveries: [{name: a, type: Exec}]\n";
+    let mut base = policy(
+        &(target(&format!("  audience: prod\n{rule}")) + &access("tenant-a", "prod", listed)),
+    );
+    let name = AccessName::parse("tenant-a/prod").unwrap();
+    let (on_request, at_rest) = (ObjectName::new("a").unwrap(), ObjectName::new("s").unwrap());
+    let deliveries = &mut base.accesses.get_mut(&name).unwrap().deliveries;
+    let mut secret = deliveries[0].clone();
+    secret.name = at_rest.clone();
+    secret.delivery_type = DeliveryType::KubeConfigSecret;
+    deliveries.push(secret);
+    for (written, max, expected) in [
+        (None, 24 * HOUR, 12 * HOUR),
+        (None, 6 * HOUR, 6 * HOUR),
+        (Some(2 * HOUR), 24 * HOUR, 2 * HOUR),
+        (Some(20 * HOUR), 24 * HOUR, 20 * HOUR),
+        (Some(20 * HOUR), 6 * HOUR, 6 * HOUR),
+    ] {
+        let mut policy = base.clone();
+        policy.accesses.get_mut(&name).unwrap().deliveries[1].lifetime = written;
+        policy.targets.values_mut().next().unwrap().lifetime.max = max;
+        let pair = delivery_pair(&policy, &hub(), &name, &at_rest).unwrap();
+        assert_eq!((pair.lifetime(), pair.via()), (expected, Via::Author));
+        let other = delivery_pair(&policy, &hub(), &name, &on_request).unwrap();
+        assert_eq!(other.lifetime(), HOUR, "no object holds it");
+        for (delivery, granted) in [
+            (&at_rest, Ok(())),
+            (&on_request, Err(Reason::TargetNotGranted)),
+        ] {
+            let requester = Requester::Delivery(delivery.clone());
+            let grant = grant_token(&policy, requester, pair.clone(), Review::AuthorChecked);
+            assert_eq!(grant.map(|_| ()), granted, "{delivery}");
+        }
+        let unlisted = ObjectName::new("unlisted").unwrap();
+        let refused = delivery_pair(&policy, &hub(), &name, &unlisted);
+        assert_eq!(refused, Err(Reason::TargetNotGranted));
+    }
 }
 
 #[test]

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use keyferry_api::config::{DeliveryType, Policy, TokenIssuer};
+use keyferry_api::audience::Audience;
+use keyferry_api::config::{DeliveryType, Policy, TargetAccess, TargetCluster, TokenIssuer};
 use keyferry_api::name::{AccessName, Namespace, ObjectName};
 use keyferry_api::reason::Reason;
 use keyferry_api::service_account::{ServiceAccount, Uid};
 
 use super::{Hub, RULE, access, ask, caller, granted, hub, policy, target, usual};
-use crate::authorise::{HubView, Requester, Review, authorise_request, grant_token, still_holds};
+use crate::authorise::{
+    HubView, Requester, Review, authorise_request, find_allowed, grant_token, require_live,
+    still_holds,
+};
 
 /// A hub on which the ServiceAccount is recreated between two lookups.
 struct Racing(std::cell::Cell<bool>);
@@ -281,4 +285,103 @@ fn another_signer_is_another_grant() {
         still_holds(&after, &live, &granted),
         Err(Reason::GrantSuperseded)
     );
+}
+
+/// Requester, access and type of delivery.
+type Choice<'a> = (&'a Requester, &'a str, DeliveryType);
+
+/// A target that two accounts may use, and two equal accesses: `prod`, with two equal deliveries,
+/// and `prod-2`.
+fn equal_choices() -> Policy {
+    let rule = RULE.replace("[reconciler]", "[reconciler, notifier]");
+    let listed = "  callers: [notifier, stranger]\n  deliveries: [{name: a, type: Exec}, {name: h, type: HTTP}]\n";
+    let mut choices = policy(
+        &(target(&format!("  audience: prod\n{rule}")) + &access("tenant-a", "prod", listed)),
+    );
+    let first = choices.accesses.values_mut().next().unwrap();
+    let mut delivery = first.deliveries[0].clone();
+    delivery.name = ObjectName::new("b").unwrap();
+    first.deliveries.push(delivery);
+    let mut second = first.clone();
+    second.name.name = ObjectName::new("prod-2").unwrap();
+    choices.accesses.insert(second.name.clone(), second);
+    choices
+}
+
+/// Whether the second request would make the pair that the first one made.
+fn makes_the_same(first: (&Policy, Choice<'_>), second: (&Policy, Choice<'_>)) -> bool {
+    let hub = hub();
+    let names = [first.1.1, second.1.1].map(|name| AccessName::parse(name).unwrap());
+    let [made, remade] = [(first, &names[0]), (second, &names[1])].map(
+        |((policy, (requester, _, delivery)), name)| {
+            let live = require_live(requester, &hub).unwrap();
+            find_allowed(policy, &hub, live, name, delivery).unwrap()
+        },
+    );
+    remade.makes_pair(&made.into_pair())
+}
+
+/// Each row differs in the one member that it names, at equal generations.
+#[test]
+fn a_pair_is_the_same_only_if_every_member_is() {
+    let before = equal_choices();
+    let (http, exec) = (DeliveryType::HTTP, DeliveryType::Exec);
+    let delivery = |name: &str| Requester::Delivery(ObjectName::new(name).unwrap());
+    let of_account = |name: &str| caller("tenant-a", name);
+    let operators: Choice<'_> = (&Requester::Operator, "tenant-a/prod", http);
+    let choices: [(&str, Choice<'_>, Choice<'_>); 5] = [
+        (
+            "requester",
+            (&of_account("notifier"), "tenant-a/prod", http),
+            (&of_account("stranger"), "tenant-a/prod", http),
+        ),
+        (
+            "written_by",
+            (&delivery("a"), "tenant-a/prod", exec),
+            (&delivery("b"), "tenant-a/prod", exec),
+        ),
+        ("access", operators, (operators.0, "tenant-a/prod-2", http)),
+        ("delivery", operators, (operators.0, operators.1, exec)),
+        ("via", operators, (&Requester::Probe, operators.1, http)),
+    ];
+    for (member, first, second) in choices {
+        assert!(makes_the_same((&before, first), (&before, first)));
+        assert!(
+            !makes_the_same((&before, first), (&before, second)),
+            "{member}"
+        );
+    }
+    type Change = fn(&mut TargetCluster, &mut TargetAccess);
+    let changes: [(&str, Change); 7] = [
+        ("access_generation", |target, access| {
+            access.generation = target.generation;
+        }),
+        ("target", |target, access| {
+            target.name = ObjectName::new("other").unwrap();
+            access.target = target.name.clone();
+        }),
+        ("target_generation", |target, access| {
+            target.generation = access.generation;
+        }),
+        ("service_account", |_, access| {
+            access.service_account = ObjectName::new("notifier").unwrap();
+        }),
+        ("audience", |target, _| {
+            target.audience = Audience::new("other").unwrap();
+        }),
+        ("issuer", |target, _| target.issuer = TokenIssuer::Keyferry),
+        ("lifetime", |target, _| target.lifetime.default /= 2),
+    ];
+    for (member, change) in changes {
+        let mut after = before.clone();
+        let (_, mut target) = after.targets.pop_first().unwrap();
+        let access = after.accesses.values_mut().next().unwrap();
+        assert_ne!(access.generation, target.generation);
+        change(&mut target, access);
+        after.targets.insert(target.name.clone(), target);
+        assert!(
+            !makes_the_same((&before, operators), (&after, operators)),
+            "{member}"
+        );
+    }
 }

@@ -240,27 +240,57 @@ fn a_ca_may_have_an_older_exponent() {
     );
 }
 
-/// A modulus of 2048 bits that is 1, and so a power of 65537, modulo each of the 17 primes.
-fn broken_generator() -> Vec<u8> {
-    let primes = [
-        11, 13, 17, 19, 37, 53, 61, 71, 73, 79, 97, 103, 107, 109, 127, 151, 157,
-    ];
-    let product = primes
-        .iter()
-        .fold(vec![1], |number, prime| times(&number, *prime));
-    // Their product has 100 bits: from this start it comes to 2048.
-    for start in 0x1000_u32..0x1800 {
-        let mut number = [&start.to_be_bytes()[2..], &[0; 256][..]].concat();
-        number.truncate(257 - product.len());
-        for prime in primes {
-            number = times(&number, prime);
-        }
-        *number.last_mut().unwrap() |= 1;
-        if number.len() == 256 && check_signing_key(&number, &[1, 0, 1]) == Err(RsaFault::Roca) {
-            return number;
-        }
+/// The primes of the fingerprint (Nemec and others 2017, section 3).
+const FINGERPRINT_PRIMES: [u32; 17] = [
+    11, 13, 17, 19, 37, 53, 61, 71, 73, 79, 97, 103, 107, 109, 127, 151, 157,
+];
+
+/// The modulus that a broken generator makes is a power of 65537 modulo each prime. One that is no
+/// power modulo a single one of them is of another make.
+#[test]
+fn a_fingerprint_is_a_power_modulo_each_prime() {
+    let verdict = |rest| check_signing_key(&modulus_with_rest(rest), &[1, 0, 1]);
+    for exponent in [0, 1, 5] {
+        assert_eq!(verdict(65537_u128.pow(exponent)), Err(RsaFault::Roca));
     }
-    panic!("no such number found");
+    let product: u128 = FINGERPRINT_PRIMES.map(u128::from).iter().product();
+    for prime in FINGERPRINT_PRIMES.map(u128::from) {
+        let powers: Vec<u128> = std::iter::successors(Some(1), |power| Some(power * 65537 % prime))
+            .take(160)
+            .collect();
+        // Odd, and the same as the power modulo all other primes.
+        let rest = (2..)
+            .step_by(2)
+            .map(|factor: u128| 65537_u128.pow(5) + factor * (product / prime))
+            .find(|rest| rest % prime != 0 && !powers.contains(&(rest % prime)))
+            .unwrap();
+        assert_eq!(verdict(rest), Ok(()), "{prime}");
+    }
+}
+
+fn broken_generator() -> Vec<u8> {
+    modulus_with_rest(1)
+}
+
+/// A modulus of 2048 bits without a small factor that leaves this rest modulo the product of the
+/// primes.
+fn modulus_with_rest(rest: u128) -> Vec<u8> {
+    // The product has 100 bits: from this start its multiple comes to 2048, and ends in zeros.
+    (0x1000_u32..0x1800)
+        .map(|start| {
+            let mut number = [&start.to_be_bytes()[2..], &[0; 242]].concat();
+            for prime in FINGERPRINT_PRIMES {
+                number = times(&number, prime);
+            }
+            let end = number.len() - 16;
+            number[end..].copy_from_slice(&rest.to_be_bytes());
+            number
+        })
+        .find(|number| {
+            number.len() == 256
+                && check_signing_key(number, &[1, 0, 1]) != Err(RsaFault::SmallFactor)
+        })
+        .unwrap()
 }
 
 fn times(number: &[u8], factor: u32) -> Vec<u8> {

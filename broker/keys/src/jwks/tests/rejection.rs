@@ -130,6 +130,13 @@ fn w6_to_w10_a_private_member_spoils_the_whole_set() {
         refused(&json!({"keys": [odd, good()]})),
         private(0, "a private OKP key")
     );
+    for (entry, kind) in [
+        (json!({"kty": "EC", "d": "AA"}), "a private EC key"),
+        (json!({"kty": "AKP", "priv": "AA"}), "a private AKP key"),
+        (json!({"kty": "new", "priv": "AA"}), "a private key"),
+    ] {
+        assert_eq!(refused(&json!({"keys": [entry]})), private(0, kind));
+    }
     let mut crowd = vec![json!({}); 300];
     crowd.push(changed(rsa(), "d", json!("AQAB")));
     assert_eq!(
