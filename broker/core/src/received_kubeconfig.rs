@@ -171,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
     use secrecy::ExposeSecret;
 
-    use super::{ReceivedError, rewrite_kubeconfig};
+    use super::{MAX_KUBECONFIG_BYTES, ReceivedError, rewrite_kubeconfig};
     use crate::kubeconfig;
     use crate::public_cluster::PublicCluster;
 
@@ -259,6 +259,18 @@ mod tests {
             ),
             ("socks5://proxy", "file:///proxy", ReceivedError::Cluster),
             ("'Config'", "'List'", ReceivedError::Form),
+            ("apiVersion: 'v1'", "apiVersion: 'v2'", ReceivedError::Form),
+            ("cluster: 'prod'", "cluster: 'other'", ReceivedError::Form),
+            (
+                "user: 'tenant-a/prod'",
+                "user: 'tenant-b/prod'",
+                ReceivedError::Form,
+            ),
+            (
+                "current-context: 'tenant-a/prod@prod'",
+                "current-context: 'tenant-a/prod@other'",
+                ReceivedError::Form,
+            ),
         ] {
             assert!(text.contains(from), "{from}");
             assert_eq!(
@@ -274,6 +286,20 @@ mod tests {
         assert_eq!(
             rewrite_kubeconfig(&hostile, &access()).unwrap_err(),
             ReceivedError::Token
+        );
+    }
+
+    #[test]
+    fn a_kubeconfig_over_the_limit_is_not_read() {
+        let of_length = |length| {
+            let mut text = good();
+            text.extend(std::iter::repeat_n('\n', length - text.len()));
+            rewrite_kubeconfig(&text, &access()).map(|_| ())
+        };
+        assert!(of_length(MAX_KUBECONFIG_BYTES).is_ok());
+        assert_eq!(
+            of_length(MAX_KUBECONFIG_BYTES + 1),
+            Err(ReceivedError::Form)
         );
     }
 

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::{
-    CountedRequest, NotApproved, RequestProgress, RequestSubject, check_approval,
-    latest_requests_path, request_object, request_progress,
+    CountedRequest, NotApproved, RequestProgress, RequestSubject, WantedCertificate,
+    check_approval, latest_requests_path, name_of, request_object, request_progress,
 };
 use crate::authorise::tests::{Hub, hub};
 
@@ -109,6 +109,23 @@ fn a_requests_progress_is_read() {
         text.starts_with("R: m") && !text.contains('\u{7}'),
         "{text}"
     );
+    for (reason, message, said) in [
+        ("R", "", "R"),
+        ("", "m", "m"),
+        ("R", "m", "R: m"),
+        ("", "", ""),
+    ] {
+        let denied = json!([{ "type": "Denied", "reason": reason, "message": message }]);
+        assert_eq!(
+            with(json!({ "conditions": denied })),
+            RequestProgress::Denied(said.to_owned())
+        );
+    }
+    assert_eq!(
+        with(json!({ "conditions": conditions_of("Approved"), "certificate": "" })),
+        RequestProgress::Approved,
+        "the signer has not answered"
+    );
     let failed = json!({ "conditions": conditions_of("Failed"), "certificate": "eA==" });
     assert!(matches!(with(failed), RequestProgress::Failed(_)));
     let issued =
@@ -118,6 +135,12 @@ fn a_requests_progress_is_read() {
     assert_eq!(with(unreadable), RequestProgress::Issued(Vec::new()));
     assert_eq!(
         request_progress(&stored(&self::request(USER, 3600)), &request),
+        RequestProgress::Foreign
+    );
+    let mut other_signer = stored(&request);
+    other_signer["spec"]["signerName"] = json!("kubernetes.io/kubelet-serving");
+    assert_eq!(
+        request_progress(&other_signer, &request),
         RequestProgress::Foreign
     );
 }
@@ -162,6 +185,45 @@ fn decide(object: &Value, policy: &Policy) -> Result<(), NotApproved> {
     let subject = RequestSubject::of(object, KEYFERRY).unwrap();
     let hub: Hub = hub();
     check_approval(object, &subject, policy, &hub)
+}
+
+#[test]
+fn a_certificate_is_wanted_for_one_pair_alone() {
+    use crate::authorise::{Requester, Review, delivery_pair, grant_token};
+
+    let tls = ObjectName::new("tls").unwrap();
+    let pair_of = |policy: &Policy| delivery_pair(policy, &hub(), &access(), &tls).unwrap();
+    let granted = policy("{}", "{}");
+    let pair = pair_of(&granted);
+    let requester = Requester::Delivery(tls.clone());
+    let grant = grant_token(&granted, requester, pair.clone(), Review::AuthorChecked).unwrap();
+    let wanted = WantedCertificate::of(&grant);
+    assert_eq!(
+        (wanted.user(), wanted.lifetime()),
+        (USER, Duration::from_secs(3600))
+    );
+    assert!(wanted.is_of(&pair));
+    let shorter = r#"{ "clientCertificates": { "maxLifetime": "30m" } }"#;
+    assert!(!wanted.is_of(&pair_of(&policy(shorter, "{}"))));
+    let other_rule = r#"{ "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["notifier"], "deliveries": ["ClientCertificateSecret"] }] }"#;
+    let notifiers = policy(other_rule, r#"{ "serviceAccountName": "notifier" }"#);
+    assert!(!wanted.is_of(&pair_of(&notifiers)));
+    let mut renamed = granted.clone();
+    for target in renamed.targets.values_mut() {
+        target.name = ObjectName::new("other").unwrap();
+    }
+    assert!(!wanted.is_of(&pair_of(&renamed)), "another TargetCluster");
+}
+
+#[test]
+fn each_request_has_a_name_of_its_own() {
+    let requests = [request(USER, 3600), request(USER, 3600)];
+    let names = requests.each_ref().map(name_of);
+    assert_ne!(names[0], names[1]);
+    for (request, name) in requests.iter().zip(&names) {
+        assert_eq!(stored(request)["metadata"]["name"], json!(name));
+        assert!(ObjectName::new(name.clone()).is_ok(), "{name}");
+    }
 }
 
 #[test]

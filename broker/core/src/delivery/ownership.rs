@@ -169,3 +169,121 @@ pub fn classify_object<'a>(object: Option<&'a Value>, owner: &Uid) -> DeliveredO
         version,
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use keyferry_keys::jwt::SigningAlgorithm;
+    use keyferry_keys::testing::key;
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+    use serde_json::json;
+
+    use super::*;
+
+    const USER: &str = "keyferry:tenant-a:reconciler";
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// A Secret of the access `u`, with these values in its data.
+    fn secret(values: &[(&str, &str)]) -> Value {
+        let values = values.iter().map(|(name, text)| {
+            let encoded = STANDARD.encode(text);
+            ((*name).to_owned(), Value::from(encoded))
+        });
+        json!({
+            "metadata": {
+                "uid": "object-uid", "resourceVersion": "9",
+                "ownerReferences": [{ "kind": "TargetAccess", "uid": "u", "controller": true }],
+                "managedFields": [{ "manager": "keyferry" }],
+                "annotations": {
+                    "keyferry.dev/expires-at": at(1000).to_string(),
+                    "keyferry.dev/renew-at": at(500).to_string(),
+                    "keyferry.dev/key-id": "a-key", "keyferry.dev/token-id": "a-jti",
+                    "keyferry.dev/target": "prod", "keyferry.dev/digest": "a-digest",
+                },
+            },
+            "data": values.collect::<serde_json::Map<_, _>>(),
+        })
+    }
+
+    fn owned(object: &Value) -> OwnedObject<'_> {
+        match classify_object(Some(object), &Uid::new("u").unwrap()) {
+            DeliveredObject::Ours(owned) => owned,
+            DeliveredObject::Absent => panic!("absent"),
+            DeliveredObject::Foreign(why) => panic!("{why}"),
+        }
+    }
+
+    #[test]
+    fn without_a_credential_the_annotations_count() {
+        let object = secret(&[("name", "prod")]);
+        let owned = owned(&object);
+        assert_eq!((owned.uid(), owned.version()), ("object-uid", "9"));
+        assert_eq!(owned.object(), &object);
+        assert_eq!(
+            (owned.expires_at(), owned.renew_at()),
+            (Some(at(1000)), Some(at(500)))
+        );
+        assert_eq!(owned.key_id().as_deref(), Some("a-key"));
+        assert_eq!(
+            (owned.token_id(), owned.target(), owned.digest()),
+            (Some("a-jti"), Some("prod"), Some("a-digest"))
+        );
+        assert_eq!(owned.certificate_user(), None);
+        assert_eq!(owned.tokens().key_ids.len(), 0);
+    }
+
+    /// A tenant can edit the annotations, and the hub can end a token before its `exp`.
+    #[test]
+    fn a_token_names_its_key_and_the_earlier_expiry_counts() {
+        for (exp, expires_at) in [(900, 900), (2000, 1000)] {
+            let token = key(SigningAlgorithm::Es256).token(&json!({ "exp": exp }));
+            let object = secret(&[("value", &token)]);
+            let owned = owned(&object);
+            assert_eq!(owned.key_id().as_deref(), Some("ES256"));
+            assert!(owned.tokens().key_ids.iter().eq(["ES256"]));
+            assert_eq!(owned.expires_at(), Some(at(expires_at)), "{exp}");
+        }
+        let mut without = secret(&[]);
+        without["metadata"]["annotations"] = json!({ "keyferry.dev/expires-at": "soon" });
+        let owned = owned(&without);
+        assert_eq!((owned.expires_at(), owned.renew_at()), (None, None));
+    }
+
+    #[test]
+    fn a_certificate_names_its_user() {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, USER);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let pem = certificate.pem();
+        for (text, user) in [(pem.as_str(), Some(USER)), ("none", None)] {
+            let object = secret(&[("tls.crt", text)]);
+            assert_eq!(owned(&object).certificate_user().as_deref(), user);
+        }
+    }
+
+    #[test]
+    fn what_keeps_an_object_in_place_is_named() {
+        let state = |path: &str, value: Value| {
+            let mut object = secret(&[]);
+            match path {
+                "immutable" => object[path] = value,
+                _ => object["metadata"][path] = value,
+            }
+            let owned = owned(&object);
+            (owned.immutable(), owned.has_finalizers())
+        };
+        for (path, value, expected) in [
+            ("immutable", json!(null), (false, false)),
+            ("immutable", json!(false), (false, false)),
+            ("immutable", json!(true), (true, false)),
+            ("finalizers", json!([]), (false, false)),
+            ("finalizers", json!(["theirs"]), (false, true)),
+        ] {
+            assert_eq!(state(path, value.clone()), expected, "{path}: {value}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_api::config::{self, TargetCluster};
@@ -7,7 +9,10 @@ use keyferry_api::name::AccessName;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::{KubeconfigParts, render_kubeconfig};
+use super::{
+    ExecStanza, KubeconfigParts, kubeconfig_schema, render_kubeconfig, with_exec, with_files,
+};
+use crate::public_cluster::PublicCluster;
 
 const TOKEN: &str = "header.claims.signature";
 
@@ -75,6 +80,56 @@ fn it_reads_back_to_what_was_meant() {
         1,
         "the token stands where it belongs and nowhere else"
     );
+}
+
+/// A command writes these on the machine of its user. They name where the token is.
+#[test]
+fn the_forms_of_a_command_hold_no_token() {
+    let access = AccessName::parse("tenant-a/prod").unwrap();
+    let target = target("  address: https://prod.example.com\n");
+    let cluster = |ca_pem| PublicCluster::of_target(&target, ca_pem);
+    let stanza = ExecStanza::new(
+        "keyferry".to_owned(),
+        vec!["credential".to_owned(), "tenant-a/prod".to_owned()],
+        vec![("HOME".to_owned(), "/home/a".to_owned())],
+    );
+    let exec = parsed(&with_exec(&cluster(Some("pem")), &access, &stanza).unwrap());
+    let exec_user = json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "keyferry",
+        "args": ["credential", "tenant-a/prod"],
+        "env": [{"name": "HOME", "value": "/home/a"}],
+        "installHint": "keyferry is not on the PATH; install it, or write its full path as command",
+        "interactiveMode": "Never",
+        "provideClusterInfo": true,
+    }});
+    assert_eq!(exec["users"][0]["user"], exec_user);
+    assert_eq!(
+        exec["clusters"][0]["cluster"]["certificate-authority-data"],
+        json!(STANDARD.encode("pem"))
+    );
+    let in_files = |ca_pem| parsed(&with_files(&cluster(ca_pem), &access).unwrap());
+    let files = in_files(Some("pem"));
+    assert_eq!(files["users"][0]["user"], json!({"tokenFile": "./token"}));
+    assert_eq!(
+        files["clusters"][0]["cluster"],
+        json!({"server": "https://prod.example.com", "certificate-authority": "./ca.crt"})
+    );
+    assert_eq!(
+        in_files(None)["clusters"][0]["cluster"],
+        json!({"server": "https://prod.example.com"}),
+        "the client's own roots"
+    );
+}
+
+#[test]
+fn the_schema_has_the_members_that_are_written() {
+    let target = target("  address: https://a\n");
+    let document = parsed(&rendered(&target, None, "tenant-a/prod", TOKEN));
+    let names = |members: &Value| -> BTreeSet<String> {
+        members.as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(names(&kubeconfig_schema()["properties"]), names(&document));
 }
 
 #[test]

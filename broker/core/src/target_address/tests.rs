@@ -26,7 +26,7 @@ fn behind_proxy(rules: &AddressRules, host: &str) -> Option<RefusedAddress> {
 }
 
 /// Addresses in every form that leads somewhere else than to a target.
-const REFUSED: [(&str, RefusedAddress); 60] = {
+const REFUSED: [(&str, RefusedAddress); 61] = {
     use RefusedAddress::{
         HubApiserver, HubNetwork, LinkLocal, Loopback, Metadata, NoHost, Unspecified,
     };
@@ -74,6 +74,7 @@ const REFUSED: [(&str, RefusedAddress); 60] = {
         ("64:ff9b::100.100.100.200", Metadata),
         ("192.0.0.192", Metadata),
         ("fd00:ec2::254", Metadata),
+        ("fd00:ec2::23", Metadata),
         ("fd20:ce::254", Metadata),
         ("224.0.0.1", NoHost),
         ("239.255.255.255", NoHost),
@@ -207,4 +208,17 @@ fn a_refusal_names_the_network_that_would_allow_it_and_no_network_of_clouds() {
             assert_eq!(allowing.check_addresses([refused.address], &hub()), Ok(()));
         }
     }
+    let said = |address: &str| {
+        let refused = rules.check_addresses([address.parse().unwrap()], &hub());
+        refused.unwrap_err().to_string()
+    };
+    assert_eq!(
+        said("::1"),
+        "::1, a loopback address, so nothing was sent; if it is right, --allow-target-cidr ::1/128 \
+         allows it"
+    );
+    assert_eq!(
+        said("169.254.169.254"),
+        "169.254.169.254, a link-local address, so nothing was sent"
+    );
 }
