@@ -335,6 +335,7 @@ fn clients_are_told_a_minute_less() {
 fn a_token_does_not_print() {
     let bound = checked(minted(&claims()), moment(NOW, 100)).unwrap();
     let printed = format!("{bound:?} {bound:#?}");
+    assert!(printed.contains(bound.token_id()), "{printed}");
     for part in bound.secret().expose_secret().split('.') {
         assert!(!printed.contains(part), "{printed}");
     }

@@ -144,6 +144,7 @@ fn sets_are_made_of_keys_of_other_sets() {
             first: None
         })
     );
+    assert!(PublicKeySet::revoked_whole().is_empty() && !set([rsa()]).is_empty());
     let clash = set([changed(rsa(), "kid", json!("ES256"))]);
     assert_eq!(
         PublicKeySet::from_keys(clash.keys().chain(set([good()]).keys()).cloned()),

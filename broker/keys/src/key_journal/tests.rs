@@ -5,7 +5,7 @@ use keyferry_api::issuer::Issuer;
 use proptest::prelude::*;
 use zeroize::Zeroizing;
 
-use super::{JournalError, KeyJournal, KeyRecord, SealKey};
+use super::{JournalError, KeyJournal, KeyRecord, Revocation, SealKey};
 use crate::jwt::SigningAlgorithm;
 use crate::testing as test_keys;
 
@@ -88,6 +88,40 @@ fn what_is_no_record_is_not_read() {
         Err(JournalError::Key),
         "a private member"
     );
+}
+
+/// A kid that is both a key's and revoked, or is there twice, has no one meaning.
+#[test]
+fn a_kid_is_there_once_and_the_entries_have_a_limit() {
+    let revocation = |at_second| Revocation {
+        thumbprint: "t".to_owned(),
+        at: at(at_second),
+    };
+    let mut both = journal();
+    both.revoked.insert("ES256".to_owned(), revocation(50));
+    assert_eq!(both.to_bytes(), Err(JournalError::Entries));
+    let mut twice = journal();
+    for kid in ["gone-1", "gone-2"] {
+        twice.revoked.insert(kid.to_owned(), revocation(50));
+    }
+    let text = String::from_utf8(twice.to_bytes().unwrap()).unwrap();
+    let text = text.replace("gone-2", "gone-1");
+    assert_eq!(
+        KeyJournal::from_bytes(text.as_bytes()),
+        Err(JournalError::Entries)
+    );
+    let mut full = journal();
+    for number in 0..498 {
+        full.revoked
+            .insert(format!("gone-{number}"), revocation(50));
+    }
+    assert_eq!(
+        KeyJournal::from_bytes(&full.to_bytes().unwrap()),
+        Ok(full.clone()),
+        "2 keys and 498 revocations"
+    );
+    full.revoked.insert("one-more".to_owned(), revocation(50));
+    assert_eq!(full.to_bytes(), Err(JournalError::Entries));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Which key sets are refused, and which keys are left out.
 
+use std::collections::BTreeSet;
+
 use josekit::jwk::Jwk;
 use josekit::jwk::alg::ec::EcCurve;
 use josekit::jwk::alg::ed::EdCurve;
@@ -7,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{changed, good, read, removed, rsa, why};
 use crate::json::JsonError;
-use crate::jwks::{JwksError, KeySetLimits, PublicKeySet, RejectReason, RejectedKey};
+use crate::jwks::{JwksError, KeySetLimits, PublicKeySet, RejectReason, RejectedKey, RsaFault};
 use crate::jwt::SigningAlgorithm;
 use crate::testing::{key, set};
 
@@ -171,6 +173,34 @@ fn a_set_that_signs_nothing_says_why() {
         said(json!([changed(good(), "alg", json!("EdDSA")), 1])),
         "key set has no usable key among its 2: keys[0] has an alg that does not fit its kty or crv"
     );
+}
+
+#[test]
+fn each_refusal_has_its_own_fix_and_each_rejection_its_own_code() {
+    let errors = [
+        JwksError::NoKeysArray,
+        JwksError::TooManyKeys { found: 2, limit: 1 },
+        private(0, "a private key"),
+        JwksError::KidClash,
+        unusable(0, None),
+    ];
+    let fixes = BTreeSet::from(errors.map(|error| error.fix()));
+    assert_eq!(fixes.len(), errors.len(), "{fixes:?}");
+    let reasons = [
+        RejectReason::NotAnObject,
+        RejectReason::KeyType,
+        RejectReason::Kid,
+        RejectReason::Use,
+        RejectReason::Operations,
+        RejectReason::Curve,
+        RejectReason::Algorithm,
+        RejectReason::Member("n"),
+        RejectReason::Encoding("n"),
+        RejectReason::Rsa(RsaFault::Roca),
+        RejectReason::Point,
+    ];
+    let codes = BTreeSet::from(reasons.map(RejectReason::code));
+    assert_eq!(codes.len(), reasons.len(), "{codes:?}");
 }
 
 #[test]
