@@ -190,3 +190,70 @@ impl HubNetworkSource for HubNetworks {
         Box::pin(async move { Ok(networks) })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::testing::{ScriptedResolver, strict_guard};
+
+    fn guard() -> AddressGuard {
+        strict_guard(ScriptedResolver::new(&[&["127.0.0.1"]]))
+    }
+
+    async fn check(guard: &AddressGuard, url: &str) -> Result<Vec<SocketAddr>, String> {
+        let addresses = guard.checked_addresses(&Url::parse(url).unwrap()).await;
+        addresses.map_err(|refused| refused.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_refusal_names_the_host_and_its_address() {
+        for (url, message) in [
+            (
+                "https://prod.example.test",
+                "prod.example.test leads to 127.0.0.1, a loopback address, so nothing was sent; if \
+                 it is right, --allow-target-cidr 127.0.0.0/8 allows it",
+            ),
+            (
+                "https://[::1]:6443",
+                "its address is ::1, a loopback address, so nothing was sent; if it is right, \
+                 --allow-target-cidr ::1/128 allows it",
+            ),
+            (
+                "https://169.254.169.254",
+                "its address is 169.254.169.254, a link-local address, so nothing was sent",
+            ),
+        ] {
+            assert_eq!(check(&guard(), url).await.unwrap_err(), message);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_keeps_its_port_or_that_of_its_scheme() {
+        for (url, port) in [
+            ("https://203.0.113.9:6443", 6443),
+            ("https://203.0.113.9", 443),
+            ("http://203.0.113.9", 80),
+            ("socks5://203.0.113.9", 1080),
+        ] {
+            let address = SocketAddr::new("203.0.113.9".parse().unwrap(), port);
+            assert_eq!(check(&guard(), url).await, Ok(vec![address]), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_user_gave_is_exempt_at_its_own_host_and_port() {
+        let own = guard().with_own("https://127.0.0.1:6443").with_own("none");
+        for (url, exempt) in [
+            ("https://127.0.0.1:6443", true),
+            ("https://127.0.0.1:6444", false),
+            ("https://localhost:6443", false),
+        ] {
+            assert_eq!(check(&own, url).await.is_ok(), exempt, "{url}");
+            let parsed = Url::parse(url).unwrap();
+            let behind_proxy = own.check_behind_proxy(&parsed).await;
+            assert_eq!(behind_proxy.is_ok(), exempt, "{url} behind a proxy");
+            assert!(check(&own.clone().without_own(), url).await.is_err());
+        }
+    }
+}

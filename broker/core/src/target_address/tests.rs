@@ -26,7 +26,7 @@ fn behind_proxy(rules: &AddressRules, host: &str) -> Option<RefusedAddress> {
 }
 
 /// Addresses in every form that leads somewhere else than to a target.
-const REFUSED: [(&str, RefusedAddress); 61] = {
+const REFUSED: [(&str, RefusedAddress); 65] = {
     use RefusedAddress::{
         HubApiserver, HubNetwork, LinkLocal, Loopback, Metadata, NoHost, Unspecified,
     };
@@ -51,6 +51,8 @@ const REFUSED: [(&str, RefusedAddress); 61] = {
         ("0.0.0.1", Unspecified),
         ("0.255.255.255", Unspecified),
         ("::", Unspecified),
+        ("::2", Unspecified),
+        ("::0.1.0.0", Unspecified),
         ("::ffff:0.0.0.0", Unspecified),
         ("64:ff9b::", Unspecified),
         ("169.254.169.254", LinkLocal),
@@ -70,6 +72,8 @@ const REFUSED: [(&str, RefusedAddress); 61] = {
         ("febf::1", LinkLocal),
         ("168.63.129.16", Metadata),
         ("::ffff:168.63.129.16", Metadata),
+        ("2002:a83f:8110::1", Metadata),
+        ("2001:0:1:2:3:4:57c0:7eef", Metadata),
         ("100.100.100.200", Metadata),
         ("64:ff9b::100.100.100.200", Metadata),
         ("192.0.0.192", Metadata),
