@@ -4,13 +4,16 @@ use jiff::Timestamp;
 use keyferry_api::audience::Audience;
 use keyferry_api::issuer::Issuer;
 use keyferry_api::reason::Reason;
+use keyferry_keys::caller_certificate::{CallerCertificateRules, PresentedChain};
 use keyferry_keys::claims::ServiceAccountClaims;
 use keyferry_keys::jwt::SigningAlgorithm;
+use keyferry_keys::testing::client_certificates::{Authorities, URI};
 use keyferry_keys::testing::{NOW, claims, key};
 use serde_json::{Value, json};
 
 use super::{
-    CallerRules, ReviewedUser, TokenReviewAnswer, VerifiedCaller, accept_caller, read_caller_token,
+    CallerRules, ReviewedUser, TokenReviewAnswer, VerifiedCaller, accept_caller,
+    accept_certificate, read_caller_token,
 };
 
 /// The rules that the tests' tokens meet.
@@ -223,6 +226,33 @@ fn an_answer_about_this_token_is_accepted_with_its_user() {
         Some("6f2ee0f7-1ab9-4d7a-8f4e-0e2f1b1f0c55")
     );
     assert_eq!(caller.expires_at().as_second(), NOW + 3600);
+}
+
+/// The hub's RBAC decides on this user as on one whose token it has reviewed.
+#[test]
+fn a_certificate_stands_for_the_user_that_the_hub_would_report() {
+    let authorities = Authorities::new(now());
+    let certificate = authorities.first.issue(URI, |_| {});
+    let chain = PresentedChain::new(&certificate.chain).unwrap();
+    let rules = CallerCertificateRules::new(authorities.rules());
+    let certified = rules.identify_caller(&chain, now()).unwrap();
+    let caller = accept_certificate(&certified);
+    assert_eq!(caller.identity(), certified.identity());
+    let groups = [
+        "system:serviceaccounts",
+        "system:serviceaccounts:tenant-a",
+        "system:authenticated",
+    ];
+    let user = ReviewedUser {
+        username: "system:serviceaccount:tenant-a:reconciler".to_owned(),
+        uid: "uid-reconciler".to_owned(),
+        groups: groups.map(str::to_owned).into(),
+        ..ReviewedUser::default()
+    };
+    assert_eq!(caller.user(), &user);
+    assert_eq!(caller.certificate(), Some(certified.certificate()));
+    assert_eq!(caller.expires_at(), certified.not_after());
+    assert!(caller.token_id().is_none() && caller.external().is_none());
 }
 
 type Change = (&'static str, Box<dyn Fn(&mut TokenReviewAnswer)>);
