@@ -339,12 +339,18 @@ fn a_job_stands_for_the_service_account_of_its_rule() {
     assert_eq!(identity.run(), Some("99"));
     assert_eq!(identity.subject(), "repo:example/app:ref:refs/heads/main");
     assert_eq!(identity.single_use(), Some("one"));
+    assert_eq!(identity.issuer().as_str(), "https://ci.example.com");
+    assert_eq!(identity.expires_at().as_second(), NOW + 300);
     let other = with(|claims| claims["aud"] = json!(["https://other.example.com"])).unwrap();
     assert_eq!(other.account().to_string(), "tenant-a/other");
     let gitlab = with(|claims| *claims = gitlab_claims("push")).unwrap();
     assert_eq!(
         (gitlab.account().to_string().as_str(), gitlab.run()),
         ("tenant-a/gitlab", Some("5"))
+    );
+    assert_eq!(
+        [&identity, &gitlab, &other].map(|job| job.entry()),
+        [0, 2, 3]
     );
 }
 
