@@ -572,6 +572,10 @@ fn the_caller_is_the_live_service_account_and_the_pinned_one() {
     let identity = with(|_| {}).unwrap();
     let caller = identity.caller(live("uid-1")).unwrap();
     assert_eq!(
+        caller.external().map(ExternalIdentity::subject),
+        Some(identity.subject())
+    );
+    assert_eq!(
         caller.user().username,
         "system:serviceaccount:tenant-a:deployer"
     );
