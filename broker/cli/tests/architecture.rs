@@ -126,6 +126,7 @@ fn the_manifests_hold_the_walls() {
         ("testing", &["go-formats", "kube-rbac"]),
         ("image", &[]),
         ("simulation", &[]),
+        ("counts", &[]),
         // What reads foreign bytes, and nothing that would be fuzzed along.
         (
             "fuzz",

@@ -55,6 +55,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/cli",
         "broker/client",
         "broker/controller",
+        "broker/counts",
         "broker/core",
         "broker/fleet",
         "broker/fuzz",
