@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::path::Path;
 
+use keyferry_controller::delivery::Next;
 use keyferry_issuer::testing::SmallWorld;
 use secrecy::SecretString;
 use tokio::runtime::Runtime;
@@ -148,8 +149,9 @@ fn count_deliveries(runtime: &Runtime, world: &SmallWorld) {
         .map(|_| new_delivery(runtime, world))
         .collect();
     let first = prepared.pop().unwrap();
-    runtime.block_on(first.deliver());
+    let next = runtime.block_on(first.deliver());
     first.assert_delivered();
+    assert!(matches!(next, Next::After(_)), "{next:?}");
     count(Subject::Delivery, |repetition| {
         runtime.block_on(prepared[repetition].deliver())
     });
