@@ -56,7 +56,7 @@ fn a_pair_names_the_rule_that_allowed_it() {
     assert_eq!(pair.rule(), 1);
 }
 
-/// A token in an object lives half a day, unless the access or the target says less.
+/// A token in an object lives half a day or as long as the access says, within the target's limit.
 #[test]
 fn a_delivery_has_its_own_lifetime_and_its_own_pair() {
     const HOUR: Duration = Duration::from_secs(3600);
