@@ -244,6 +244,20 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_names_the_part_that_is_too_much() {
+        for text in ["https://prod.example.com?x", "https://prod.example.com#x"] {
+            assert_eq!(server(text), Err("holds a query or a fragment"), "{text}");
+        }
+        for text in [
+            "http://proxy.example.com/x",
+            "http://proxy.example.com?x",
+            "socks5://proxy.example.com#x",
+        ] {
+            assert_eq!(proxy(text), Err("is not a plain host and port"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_server_name_is_no_pattern() {
         assert!(server_name("kubernetes.default.svc".to_owned()).is_ok());
         for text in ["", "*.example.com", "a b", "a/b", "a:443", "A.example"] {

@@ -576,8 +576,8 @@ fn the_caller_is_the_live_service_account_and_the_pinned_one() {
         Some(identity.subject())
     );
     assert_eq!(
-        caller.user().username,
-        "system:serviceaccount:tenant-a:deployer"
+        (caller.user().username.as_str(), caller.user().uid.as_str()),
+        ("system:serviceaccount:tenant-a:deployer", "uid-1")
     );
     assert_eq!(
         (caller.user().groups.len(), caller.user().extra.len()),
