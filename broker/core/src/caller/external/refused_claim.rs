@@ -244,6 +244,13 @@ mod tests {
                     assert_eq!(refused.name, *name, "{system:?}");
                     assert_eq!(refused.value.as_deref(), shown, "{system:?} {name}");
                     assert_eq!((refused.entry, refused.rule), (0, 0));
+                    assert_eq!(refused.rule_path(), "externalIssuers[0].rules[0]");
+                }
+                let mut without = claims_of(case);
+                let members = without.as_object_mut().unwrap();
+                if *name != "sub" && members.remove(*name).is_some() {
+                    let refused = nearest(&issuers, &without).unwrap();
+                    assert_eq!((refused.name.as_str(), refused.value), (*name, None));
                 }
             }
         }
