@@ -63,7 +63,9 @@ pub use listener::{
 pub use metrics_listener::{MetricsAuthentication, MetricsListener};
 pub use mistake::{ConfigError, Mistake};
 pub use object_list::ObjectList;
-pub use reduced::{FINALIZER, Finalizers, MAX_KEPT_BYTES, ObjectSize, ReducedObject};
+pub use reduced::{
+    FINALIZER, Finalizers, MAX_ACCESS_SPEC_BYTES, MAX_KEPT_BYTES, ObjectSize, ReducedObject,
+};
 pub use selector::{NamespaceSelector, selects_by};
 pub use server::{HubEndpoint, ManagedIssuers, NewCallerLimits, Overrides, ServerConfiguration};
 pub use server_spec::ObjectSource;

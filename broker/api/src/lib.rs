@@ -11,6 +11,7 @@
 //! clock. `broker/cli/tests/architecture.rs` enforces this.
 
 pub mod audience;
+pub mod bounded_value;
 pub mod condition;
 pub mod config;
 pub mod definition;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_api::config::{MAX_KEPT_BYTES, ObjectSize, ReducedObject};
+use keyferry_api::config::{ObjectSize, ReducedObject};
 use keyferry_api::name::Namespace;
 use keyferry_api::reason::Reason;
 use keyferry_platform::clock::Clock;
@@ -181,8 +181,8 @@ fn report_size(watched: Watched, object: &ReducedObject) {
             reason = %Reason::ObjectTooLarge,
             watched = watched.as_str(),
             object = object.full_name(),
-            "an object needs more than {MAX_KEPT_BYTES} bytes of memory, so nothing is granted by \
-             it; fix: make it smaller"
+            "an object needs more memory than one may, so nothing is granted by it; fix: make it \
+             smaller"
         );
     }
 }

@@ -8,18 +8,21 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 
+use crate::bounded_value::{BoundedValue, ValueBudget};
 use crate::foreign_text;
 
-/// The most memory that the spec or the status of one object may take, in bytes: its texts, and
-/// `VALUE_COST` for each value. A CA bundle of the largest size and 15,000 names of namespaces
-/// are below it.
+/// The most memory that the spec or the status of one object may take, in bytes, as
+/// [`ValueBudget`] counts them. A CA bundle of the largest size and 15,000 names of namespaces are
+/// below it.
 pub const MAX_KEPT_BYTES: usize = 1024 * 1024;
-/// What a value takes besides its text.
-const VALUE_COST: usize = 32;
+/// As [`MAX_KEPT_BYTES`], for the spec of a TargetAccess. A tenant may have hundreds of them, each
+/// of which is kept twice: 256 of 850 KiB took 700 MiB. The longest list of callers is below it,
+/// with 16 ordinary deliveries.
+pub const MAX_ACCESS_SPEC_BYTES: usize = 32 * 1024;
 /// The most memory for the audience of a TargetCluster that is too large otherwise.
 const MAX_AUDIENCE_BYTES: usize = 4096;
 /// The only annotation of Keyferry's objects that has a meaning.
@@ -181,6 +184,13 @@ impl KeptMetadata {
 impl<'de> Deserialize<'de> for ReducedObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut parsed = Parsed::deserialize(deserializer)?;
+        // Only a TargetAccess has a namespace.
+        if let (Some(_), Some(spec)) = (&parsed.metadata.namespace, &mut parsed.spec)
+            && spec.bytes > MAX_ACCESS_SPEC_BYTES
+        {
+            spec.is_too_large = true;
+            spec.value = json!({});
+        }
         let too_large =
             |member: &Option<KeptMember>| member.as_ref().is_some_and(|member| member.is_too_large);
         let size = match (too_large(&parsed.spec), too_large(&parsed.status)) {
@@ -280,6 +290,8 @@ pub(super) fn requested_at(text: &str) -> String {
 /// The spec or the status, if it is not too large. Of one that is, only `audience` is kept.
 struct KeptMember {
     value: Value,
+    /// What it takes.
+    bytes: usize,
     is_too_large: bool,
 }
 
@@ -294,19 +306,19 @@ impl<'de> Deserialize<'de> for KeptMember {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<KeptMember, A::Error> {
-                let (mut members, mut budget) = (Map::new(), Budget::of(MAX_KEPT_BYTES));
-                let (mut audience, mut of_audience) = (None, Budget::of(MAX_AUDIENCE_BYTES));
+                let (mut members, mut budget) = (Map::new(), ValueBudget::of(MAX_KEPT_BYTES));
+                let (mut audience, mut of_audience) = (None, ValueBudget::of(MAX_AUDIENCE_BYTES));
                 while let Some(key) = all.next_key::<String>()? {
                     if key == "audience" {
-                        audience = Some(all.next_value_seed(KeptValue(&mut of_audience))?);
+                        audience = Some(all.next_value_seed(BoundedValue(&mut of_audience))?);
                     } else if budget.take(key.len()) {
-                        let value = all.next_value_seed(KeptValue(&mut budget))?;
+                        let value = all.next_value_seed(BoundedValue(&mut budget))?;
                         members.insert(key, value);
                     } else {
                         all.next_value::<IgnoredAny>()?;
                     }
                 }
-                let is_too_large = budget.is_exceeded || of_audience.is_exceeded;
+                let is_too_large = budget.is_exceeded() || of_audience.is_exceeded();
                 if is_too_large {
                     members.clear();
                 }
@@ -315,123 +327,12 @@ impl<'de> Deserialize<'de> for KeptMember {
                 }
                 Ok(KeptMember {
                     value: Value::Object(members),
+                    bytes: MAX_KEPT_BYTES - budget.left(),
                     is_too_large,
                 })
             }
         }
         deserializer.deserialize_map(Members)
-    }
-}
-
-/// How many bytes may still be kept.
-struct Budget {
-    left: usize,
-    is_exceeded: bool,
-}
-
-impl Budget {
-    fn of(bytes: usize) -> Self {
-        Self {
-            left: bytes,
-            is_exceeded: false,
-        }
-    }
-
-    /// Takes a value with this much text; `false` if nothing more is kept.
-    fn take(&mut self, text: usize) -> bool {
-        match self.left.checked_sub(text.saturating_add(VALUE_COST)) {
-            Some(left) if !self.is_exceeded => self.left = left,
-            _ => self.is_exceeded = true,
-        }
-        !self.is_exceeded
-    }
-}
-
-/// Parses a value within a budget. What exceeds it is skipped, not stored.
-struct KeptValue<'a>(&'a mut Budget);
-
-impl KeptValue<'_> {
-    fn scalar<E>(self, value: impl Into<Value>) -> Result<Value, E> {
-        Ok(if self.0.take(0) {
-            value.into()
-        } else {
-            Value::Null
-        })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for KeptValue<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for KeptValue<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        self.scalar(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        self.scalar(value)
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        self.scalar(value)
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        self.scalar(value)
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        let number = Number::from_f64(value);
-        self.scalar(number.ok_or_else(|| E::custom("a number without a value"))?)
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        let is_kept = self.0.take(text.len());
-        Ok(if is_kept { text.into() } else { Value::Null })
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        let mut is_kept = self.0.take(0);
-        while is_kept {
-            match all.next_element_seed(KeptValue(self.0))? {
-                Some(item) => items.push(item),
-                None => return Ok(Value::Array(items)),
-            }
-            is_kept = !self.0.is_exceeded;
-        }
-        while all.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Null)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
-        let mut is_kept = self.0.take(0);
-        while is_kept {
-            let Some(key) = all.next_key::<String>()? else {
-                return Ok(Value::Object(members));
-            };
-            if self.0.take(key.len()) {
-                let value = all.next_value_seed(KeptValue(self.0))?;
-                members.insert(key, value);
-            } else {
-                all.next_value::<IgnoredAny>()?;
-            }
-            is_kept = !self.0.is_exceeded;
-        }
-        while all.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Value::Null)
     }
 }
 

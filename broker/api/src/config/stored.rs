@@ -14,7 +14,9 @@ use serde_json::Value;
 use super::cross_checks::CrossChecks;
 use super::document::{Document, HubObject};
 use super::mistake::Mistake;
-use super::reduced::{Finalizers, MAX_KEPT_BYTES, ObjectSize, ReducedObject, requested_at};
+use super::reduced::{
+    Finalizers, MAX_ACCESS_SPEC_BYTES, MAX_KEPT_BYTES, ObjectSize, ReducedObject, requested_at,
+};
 use super::server::ServerConfiguration;
 use super::{DeletionPolicy, Generation, Policy, TargetAccess, TargetCluster, access, target};
 use crate::lifetime;
@@ -376,7 +378,7 @@ impl StoredObjects {
                 .as_ref()
                 .is_none_or(|role| role_owners.get(role) == Some(&name));
             let fault = match &target.read {
-                Err(mistakes) => invalid(mistakes, &target.record),
+                Err(mistakes) => invalid(mistakes, &target.record, MAX_KEPT_BYTES),
                 // Does not name the other target: readers of this one may not be allowed to learn
                 // of it.
                 Ok(_) if !is_owner => {
@@ -424,7 +426,7 @@ impl StoredObjects {
                         .insert(name.clone(), access.clone());
                     continue;
                 }
-                Err(mistakes) => invalid(mistakes, &stored.record),
+                Err(mistakes) => invalid(mistakes, &stored.record, MAX_ACCESS_SPEC_BYTES),
             };
             assembled.accesses.insert(name.clone(), fault);
         }
@@ -490,11 +492,11 @@ fn without_mistakes<T>(spec: Option<T>, mistakes: Vec<Mistake>) -> Result<T, Vec
     spec.filter(|_| mistakes.is_empty()).ok_or(mistakes)
 }
 
-fn invalid(mistakes: &[Mistake], record: &Record) -> ObjectFault {
+fn invalid(mistakes: &[Mistake], record: &Record, max_spec: usize) -> ObjectFault {
     let (reason, message) = match record.size {
         ObjectSize::Kept => (Reason::SpecInvalid, message_of(mistakes)),
-        ObjectSize::SpecTooLarge => (Reason::ObjectTooLarge, too_large("spec")),
-        ObjectSize::StatusTooLarge => (Reason::ObjectTooLarge, too_large("status")),
+        ObjectSize::SpecTooLarge => (Reason::ObjectTooLarge, too_large("spec", max_spec)),
+        ObjectSize::StatusTooLarge => (Reason::ObjectTooLarge, too_large("status", MAX_KEPT_BYTES)),
     };
     ObjectFault {
         reason,
@@ -503,9 +505,9 @@ fn invalid(mistakes: &[Mistake], record: &Record) -> ObjectFault {
     }
 }
 
-fn too_large(member: &str) -> String {
+fn too_large(member: &str, bytes: usize) -> String {
     format!(
-        "its {member} needs more than {MAX_KEPT_BYTES} bytes of memory, so nothing is granted by \
+        "its {member} needs more than {bytes} bytes of memory, so nothing is granted by \
          it; make it smaller"
     )
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MAX_KEPT_BYTES, ObjectSize, ReducedObject};
+use super::{MAX_ACCESS_SPEC_BYTES, MAX_KEPT_BYTES, ObjectSize, ReducedObject};
 use crate::config::{self, StoredAccess, StoredObjects, StoredTarget};
 use crate::name::Namespace;
 use crate::reason::Reason;
@@ -113,6 +113,34 @@ fn a_spec_that_is_too_large_is_not_kept_and_grants_nothing() {
     }
     written["spec"]["deliveries"] = json!([{ "name": "h", "type": "HTTP" }]);
     assert_eq!(reduced(&written).size(), ObjectSize::Kept);
+}
+
+/// A tenant may have hundreds of accesses, and a platform has few targets.
+#[test]
+fn a_spec_of_an_access_may_take_less_than_one_of_a_target() {
+    let with_annotation = |characters: usize| {
+        let callers: Vec<_> = (0..64).map(|index| format!("{index:c>253}")).collect();
+        let deliveries: Vec<_> = (0..16)
+            .map(|index| {
+                json!({
+                    "name": format!("mesh-{index}"), "type": "KubeConfigSecret", "objectName": format!("istio-remote-{index}"),
+                    "secret": { "key": "kubeconfig", "labels": { "istio/multiCluster": "true" } },
+                })
+            })
+            .collect();
+        let mut object = access();
+        object["spec"]["callers"] = json!(callers);
+        object["spec"]["deliveries"] = json!(deliveries);
+        object["spec"]["deliveries"][0]["secret"]["annotations"] =
+            json!({ "networking.istio.io/cluster": "a".repeat(characters) });
+        object
+    };
+    assert_eq!(reduced(&with_annotation(20)).size(), ObjectSize::Kept);
+    let mut large = with_annotation(MAX_ACCESS_SPEC_BYTES);
+    assert_eq!(reduced(&large).size(), ObjectSize::SpecTooLarge);
+    assert_eq!(reduced(&large).into_value()["spec"], json!({}));
+    large["metadata"]["namespace"] = Value::Null;
+    assert_eq!(reduced(&large).size(), ObjectSize::Kept);
 }
 
 #[test]
