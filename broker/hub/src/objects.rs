@@ -65,7 +65,7 @@ impl HubObjects for KubeObjects {
                 .get_object::<SlimObject>(path, OBJECT_NAME)
                 .await
             {
-                Ok(object) => Ok(Some(ReadObject::new(object.0))),
+                Ok(object) => object.into_whole().map(Some).ok_or(HubError::TooLarge),
                 Err(HubError::NotFound(_)) => Ok(None),
                 Err(error) => Err(error),
             }

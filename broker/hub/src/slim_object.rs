@@ -2,13 +2,33 @@
 
 use std::fmt;
 
-use serde::de::{MapAccess, Visitor};
+use keyferry_api::bounded_value::{BoundedValue, ValueBudget};
+use keyferry_core::delivery::ReadObject;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
+/// The most memory that an object may take, in bytes, as [`ValueBudget`] counts them. It is above
+/// the largest Secret and ConfigMap with the largest annotations. What a tenant can write besides
+/// these takes many times its length: 60,000 ownerReferences of an answer took 51 MiB.
+const MAX_OBJECT_BYTES: usize = 2 * 1024 * 1024;
+/// What an entry of `managedFields` takes.
+const MANAGED_FIELDS_BYTES: usize = 640;
+
 /// An object whose `managedFields` say who wrote it, but not which fields. Their trees repeat all
 /// that others wrote into the object, at many times its size.
-pub(crate) struct SlimObject(pub(crate) Value);
+pub(crate) struct SlimObject {
+    /// Also what is too large may be a Secret, which is wiped.
+    object: ReadObject,
+    is_too_large: bool,
+}
+
+impl SlimObject {
+    /// The object; `None` if it is larger than it may be.
+    pub(crate) fn into_whole(self) -> Option<ReadObject> {
+        (!self.is_too_large).then_some(self.object)
+    }
+}
 
 #[derive(Deserialize)]
 struct ManagedFields {
@@ -36,15 +56,25 @@ enum Level {
 
 impl<'de> Deserialize<'de> for SlimObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer
-            .deserialize_map(Members(Level::Object))
-            .map(Self)
+        let mut budget = ValueBudget::of(MAX_OBJECT_BYTES);
+        let members = Members {
+            level: Level::Object,
+            budget: &mut budget,
+        };
+        let value = deserializer.deserialize_map(members)?;
+        Ok(Self {
+            object: ReadObject::new(value),
+            is_too_large: budget.is_exceeded(),
+        })
     }
 }
 
-struct Members(Level);
+struct Members<'a> {
+    level: Level,
+    budget: &'a mut ValueBudget,
+}
 
-impl<'de> serde::de::DeserializeSeed<'de> for Members {
+impl<'de> DeserializeSeed<'de> for Members<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -52,7 +82,7 @@ impl<'de> serde::de::DeserializeSeed<'de> for Members {
     }
 }
 
-impl<'de> Visitor<'de> for Members {
+impl<'de> Visitor<'de> for Members<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,19 +90,27 @@ impl<'de> Visitor<'de> for Members {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
+        let (mut members, budget) = (Map::new(), self.budget);
         while let Some(key) = all.next_key::<String>()? {
-            let value = match (self.0, key.as_str()) {
-                (Level::Object, "metadata") => all.next_value_seed(Self(Level::Metadata))?,
+            let value = match (self.level, key.as_str()) {
+                (Level::Object, "metadata") => all.next_value_seed(Members {
+                    level: Level::Metadata,
+                    budget: &mut *budget,
+                })?,
                 (Level::Metadata, "managedFields") => {
                     let entries: Option<Vec<ManagedFields>> = all.next_value()?;
                     entries
                         .into_iter()
                         .flatten()
+                        .take_while(|_| budget.take(MANAGED_FIELDS_BYTES))
                         .map(ManagedFields::into_value)
                         .collect()
                 }
-                _ => all.next_value()?,
+                _ if budget.take(key.len()) => all.next_value_seed(BoundedValue(&mut *budget))?,
+                _ => {
+                    all.next_value::<IgnoredAny>()?;
+                    continue;
+                }
             };
             members.insert(key, value);
         }
@@ -104,6 +142,47 @@ mod tests {
             { "manager": "keyferry", "operation": "Update" },
             { "manager": "kubectl", "operation": "Apply", "subresource": "status" },
         ]));
-        assert_eq!(read.0, expected);
+        assert_eq!(read.into_whole().unwrap().value(), &expected);
+    }
+
+    #[test]
+    fn an_object_that_would_take_more_than_its_text_is_too_large() {
+        let many = |part: Value, bytes: usize| vec![part.clone(); bytes / part.to_string().len()];
+        let owner = json!({ "apiVersion": "v1", "kind": "a", "name": "a", "uid": "a" });
+        let manager = json!({ "manager": "a", "operation": "Apply" });
+        let largest = "x".repeat(1400 * 1024);
+        for (metadata, data, is_whole) in [
+            (
+                json!({ "annotations": { "a": "y".repeat(256 * 1024) } }),
+                json!({ "value": largest }),
+                true,
+            ),
+            (
+                json!({ "ownerReferences": many(owner, 1_000_000) }),
+                json!({}),
+                false,
+            ),
+            (
+                json!({ "managedFields": many(manager, 1_000_000) }),
+                json!({}),
+                false,
+            ),
+            (
+                json!({ "finalizers": many(json!("a/b"), 1_000_000) }),
+                json!({}),
+                false,
+            ),
+            (
+                json!({}),
+                json!(many(json!({ "a": "b" }), 1_000_000)),
+                false,
+            ),
+        ] {
+            let written = json!({ "metadata": metadata, "data": data });
+            let read: SlimObject = serde_json::from_str(&written.to_string()).unwrap();
+            let read = read.into_whole();
+            let is_read = read.is_some_and(|read| read.value() == &written);
+            assert_eq!(is_read, is_whole, "{:.80}", metadata.to_string());
+        }
     }
 }
