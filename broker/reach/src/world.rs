@@ -2,6 +2,7 @@
 
 mod change;
 mod object;
+mod slim_value;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 pub use self::change::{ChangeError, ChangedObject};
 pub use self::object::{Pod, Secret};
+pub use self::slim_value::SlimValue;
 pub use self::snapshot::{MAX_SNAPSHOT_BYTES, SnapshotError, SnapshotNote, take_items};
 use crate::actor::Actor;
 use crate::doubt::Doubt;

@@ -20,7 +20,7 @@ use keyferry_reach::ListKind;
 use keyferry_reach::answer::{Answers, Question, answer_question};
 use keyferry_reach::report::Report;
 use keyferry_reach::sample::{SampledCell, sample_cells};
-use keyferry_reach::world::{MAX_SNAPSHOT_BYTES, ObjectError, TargetFiles, World};
+use keyferry_reach::world::{MAX_SNAPSHOT_BYTES, ObjectError, SlimValue, TargetFiles, World};
 use serde_json::{Value, json};
 
 use crate::args::HubArgs;
@@ -273,7 +273,7 @@ impl ListReader<'_> {
                     ListKind::Definitions => (path.clone(), METADATA),
                     _ => (path.clone(), "application/json"),
                 };
-                let visit = |object: Value| visit(object, *secret_type);
+                let visit = |SlimValue(object)| visit(object, *secret_type);
                 let read = self.client.visit_list(&path, accept, PAGE_OBJECTS, visit);
                 if let Some(fault) = read.await.map_err(ListFault::Hub)? {
                     return Err(fault);
@@ -291,14 +291,10 @@ impl ListReader<'_> {
 
 /// The object without what no answer needs, so that the limits are about the rest.
 fn reduced(mut object: Value) -> Value {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-        if let Some(annotations) = metadata
-            .get_mut("annotations")
-            .and_then(Value::as_object_mut)
-        {
-            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-        }
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations")
+        && let Some(annotations) = annotations.as_object_mut()
+    {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
     if object["kind"] == ListKind::Pods.object_kind() {
         let phase = object.pointer("/status/phase").cloned();

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use keyferry_api::name::ObjectName;
 use serde_json::Value;
 
+use super::slim_value::SlimValue;
 use super::{ObjectError, TargetFiles, World};
 use crate::list::{ListKind, Lists};
 
@@ -230,7 +231,7 @@ fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
         });
     }
     if text.trim_start().starts_with('{') {
-        let document: Value = serde_json::from_str(text).map_err(|_| syntax())?;
+        let SlimValue(document) = serde_json::from_str(text).map_err(|_| syntax())?;
         return Ok(listed(vec![document]));
     }
     if let Some(items) = items_of_kubectl(text) {
@@ -246,15 +247,21 @@ fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
         fields.insert("items".to_owned(), objects.into());
         return Ok(listed(vec![list]));
     }
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|_| syntax())?;
-    Ok(listed(documents))
+    let documents: Vec<SlimValue> = serde_saphyr::from_multiple(text).map_err(|_| syntax())?;
+    Ok(listed(
+        documents.into_iter().map(|SlimValue(one)| one).collect(),
+    ))
 }
 
 /// Parses items, on a few threads if they are many; `None` if one is no YAML.
 fn parse_items(items: &[String]) -> Option<Vec<Value>> {
     let length = items.len().div_ceil(threads());
     let parse = |items: &[String]| -> Option<Vec<Value>> {
-        let parsed = items.iter().map(|item| serde_saphyr::from_str(item).ok());
+        let parsed = items.iter().map(|item| {
+            serde_saphyr::from_str(item)
+                .ok()
+                .map(|SlimValue(item)| item)
+        });
         parsed.collect()
     };
     std::thread::scope(|scope| {
