@@ -249,7 +249,10 @@ fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
     }
     let documents: Vec<SlimValue> = serde_saphyr::from_multiple(text).map_err(|_| syntax())?;
     Ok(listed(
-        documents.into_iter().map(|SlimValue(one)| one).collect(),
+        documents
+            .into_iter()
+            .map(|SlimValue(document)| document)
+            .collect(),
     ))
 }
 

@@ -26,6 +26,16 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
+    /// Both together, at the same time.
+    pub(crate) fn plus(self, other: &Self) -> Self {
+        Self {
+            peak: self.peak + other.peak,
+            kept: self.kept + other.kept,
+            hub_calls: self.hub_calls + other.hub_calls,
+            audit_bytes: self.audit_bytes + other.audit_bytes,
+        }
+    }
+
     /// The members, with their names and the amounts that are too small to compare.
     fn members(&self) -> [(&'static str, usize, usize); 4] {
         [

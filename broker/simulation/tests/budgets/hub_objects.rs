@@ -17,7 +17,7 @@ use crate::cost::{Cost, Memory};
 use crate::large_hub::{LargeHub, LargeObject, Stored};
 
 /// The objects of a kind that only a quota of the hub limits.
-pub(crate) const UNLIMITED: usize = 20;
+const UNLIMITED: usize = 10;
 /// The accesses of the shipped quota.
 pub(crate) const ACCESSES: usize = 256;
 /// The characters of the longest value of a label.

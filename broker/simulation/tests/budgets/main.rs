@@ -15,6 +15,7 @@ mod cost;
 mod deliveries;
 mod hub_objects;
 mod large_hub;
+mod reconciliation;
 mod requests;
 mod table;
 
@@ -29,7 +30,7 @@ use self::table::{BUDGETS, Budget, render_table};
 type Measurement = fn() -> Pin<Box<dyn Future<Output = Cost>>>;
 
 /// The measurement of each row, by the row's kind.
-const MEASUREMENTS: [(&str, Measurement); 13] = [
+const MEASUREMENTS: [(&str, Measurement); 15] = [
     ("ServiceAccount", || {
         Box::pin(hub_objects::service_accounts())
     }),
@@ -37,6 +38,9 @@ const MEASUREMENTS: [(&str, Measurement); 13] = [
     ("TargetAccess", || Box::pin(hub_objects::accesses())),
     ("TargetAccess, too large", || {
         Box::pin(hub_objects::too_large_accesses())
+    }),
+    ("TargetAccess, reconciled", || {
+        Box::pin(reconciliation::reconciled_accesses())
     }),
     ("Secret or ConfigMap, of a delivery", || {
         Box::pin(deliveries::delivered_objects())
@@ -46,6 +50,9 @@ const MEASUREMENTS: [(&str, Measurement); 13] = [
     }),
     ("CertificateSigningRequest", || {
         Box::pin(deliveries::certificate_requests())
+    }),
+    ("request, largest form", || {
+        Box::pin(requests::largest_forms())
     }),
     ("request, forged token", || {
         Box::pin(requests::forged_tokens())

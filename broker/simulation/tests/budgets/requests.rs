@@ -12,6 +12,9 @@ use keyferry_api::name::{AccessName, Namespace};
 use keyferry_api::service_account::Uid;
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::caller::PresentedToken;
+use keyferry_core::exchange::{
+    ClientCertificate, GRANT_TYPE, MAX_FORM_BYTES, TOKEN_TYPE_JWT, parse_exchange,
+};
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_issuer::testing::{CONFIGURATION, FakeClock, SmallWorld, account_of};
 use keyferry_listener::Source;
@@ -38,7 +41,13 @@ const LONGEST_TOKEN: usize = 8192;
 
 /// An audit log that counts its bytes.
 #[derive(Default)]
-struct CountedLog(AtomicUsize);
+pub(crate) struct CountedLog(AtomicUsize);
+
+impl CountedLog {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 impl AuditSink for CountedLog {
     fn record(&self, record: &AuditRecord) -> Recording {
@@ -129,13 +138,14 @@ impl Server {
     fn cost(&self, memory: &Memory) -> Cost {
         Cost {
             hub_calls: count_calls(&self.world) - self.hub_calls,
-            audit_bytes: self.log.0.load(Ordering::Relaxed),
+            audit_bytes: self.log.bytes(),
             ..memory.cost()
         }
     }
 }
 
-fn count_calls(world: &SmallWorld) -> usize {
+/// The TokenRequests and reviews so far.
+pub(crate) fn count_calls(world: &SmallWorld) -> usize {
     let hub = &world.hub;
     let all = hub.token_requests() + hub.token_reviews() + hub.access_reviews();
     usize::try_from(all).unwrap()
@@ -182,6 +192,24 @@ fn create_broker(world: &SmallWorld, log: &Arc<CountedLog>) -> Broker {
     })
 }
 
+/// Forms of the largest size, whose token has to be decoded, all at the same time.
+pub(crate) async fn largest_forms() -> Cost {
+    let token = "%41".repeat((MAX_FORM_BYTES - 1024) / 3);
+    let form = format!(
+        "grant_type={GRANT_TYPE}&subject_token_type={TOKEN_TYPE_JWT}&audience={}&subject_token={token}",
+        long_access(0)
+    );
+    let memory = Memory::measure();
+    let parsed = (0..REQUESTS).map(|_| parse_exchange(form.as_bytes(), ClientCertificate::Absent));
+    let parsed: Vec<_> = parsed.map(Result::unwrap).collect();
+    let cost = memory.cost();
+    drop(parsed);
+    Cost {
+        kept: memory.cost().kept,
+        ..cost
+    }
+}
+
 /// Everyone can send tokens of the largest size with the `kid` of the hub.
 pub(crate) async fn forged_tokens() -> Cost {
     let server = Server::start().await;
@@ -201,7 +229,7 @@ pub(crate) async fn denied_requests() -> Cost {
     let server = Server::start().await;
     let token = server.token();
     assert!(server.send(&token, long_access(0)).await);
-    let before = server.log.0.load(Ordering::Relaxed);
+    let before = server.log.bytes();
     let calls = count_calls(&server.world);
     let memory = Memory::measure();
     let requests = (0..REQUESTS).map(|_| server.send(&token, long_access(TARGETS)));

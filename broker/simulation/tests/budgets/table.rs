@@ -28,30 +28,36 @@ const fn cost(peak: usize, kept: usize, hub_calls: usize, audit_bytes: usize) ->
 }
 
 /// The rows of the table.
-pub(crate) const BUDGETS: [Budget; 13] = [
+pub(crate) const BUDGETS: [Budget; 15] = [
     Budget {
         kind: "ServiceAccount",
-        form: "20 of 1.5 MiB",
+        form: "10 of 1.5 MiB",
         limit: "a quota of the hub",
-        bound: cost(2 * MIB, 20 * KIB, 16, 0),
+        bound: cost(2 * MIB, 16 * KIB, 16, 0),
     },
     Budget {
         kind: "Namespace",
-        form: "20 of 1.5 MiB, with 64 KiB of guarded labels",
+        form: "10 of 1.5 MiB, with 64 KiB of guarded labels",
         limit: "the hub's admin",
-        bound: cost(10 * MIB, 8 * MIB, 16, 0),
+        bound: cost(6 * MIB, 4 * MIB, 16, 0),
     },
     Budget {
         kind: "TargetAccess",
         form: "256, each with the largest spec",
         limit: "the shipped quota",
-        bound: cost(48 * MIB, 24 * MIB, 16, 0),
+        bound: cost(32 * MIB, 16 * MIB, 16, 0),
     },
     Budget {
         kind: "TargetAccess, too large",
         form: "256",
         limit: "the shipped quota",
         bound: cost(4 * MIB, MIB, 16, 0),
+    },
+    Budget {
+        kind: "TargetAccess, reconciled",
+        form: "10 with 16 Secrets",
+        limit: "reconciliations at once: 4 of a namespace, 16 in all",
+        bound: cost(0, 0, 400, 96 * KIB),
     },
     Budget {
         kind: "Secret or ConfigMap, of a delivery",
@@ -61,15 +67,21 @@ pub(crate) const BUDGETS: [Budget; 13] = [
     },
     Budget {
         kind: "Kustomization or HelmRelease",
-        form: "20 of 1.5 MiB",
+        form: "2 of 1.5 MiB",
         limit: "500 are read of a kind",
-        bound: cost(2 * MIB, 16 * KIB, 16, 0),
+        bound: cost(2 * MIB, 16 * KIB, 4, 0),
     },
     Budget {
         kind: "CertificateSigningRequest",
-        form: "20 of 1.5 MiB",
+        form: "2 of 1.5 MiB",
         limit: "30 s of reading",
-        bound: cost(2 * MIB, 16 * KIB, 16, 0),
+        bound: cost(2 * MIB, 16 * KIB, 4, 0),
+    },
+    Budget {
+        kind: "request, largest form",
+        form: "300 of 64 KiB at once",
+        limit: "24 MiB of bodies of an address",
+        bound: cost(20 * MIB, 16 * KIB, 0, 0),
     },
     Budget {
         kind: "request, forged token",
@@ -99,7 +111,7 @@ pub(crate) const BUDGETS: [Budget; 13] = [
         kind: "`keyferry fleet`: TargetAccess",
         form: "10 of 1.5 MiB",
         limit: "256 MiB of text",
-        bound: cost(3 * MIB, MIB, 0, 0),
+        bound: cost(2 * MIB, MIB, 0, 0),
     },
     Budget {
         kind: "`keyferry who-can`: ServiceAccount",
@@ -109,20 +121,34 @@ pub(crate) const BUDGETS: [Budget; 13] = [
     },
 ];
 
-/// An amount of memory or text, in the largest unit that it fills.
+/// An amount of memory or text, rounded up.
 fn amount(bytes: usize) -> String {
     match bytes {
         0 => "0".to_owned(),
-        bytes if bytes >= MIB && bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
+        bytes if bytes >= 8 * MIB || bytes >= MIB && bytes.is_multiple_of(MIB) => {
+            format!("{} MiB", bytes.div_ceil(MIB))
+        }
         bytes => format!("{} KiB", bytes.div_ceil(KIB)),
     }
 }
 
-/// The table of the documentation.
+/// The columns of a cost.
+fn cost_columns(cost: &Cost) -> String {
+    format!(
+        "{} | {} | {} | {} |",
+        amount(cost.peak),
+        amount(cost.kept),
+        cost.hub_calls,
+        amount(cost.audit_bytes)
+    )
+}
+
+/// The table of the documentation. What commands read costs no replica, and is not in the sum.
 pub(crate) fn render_table() -> String {
     let mut table = "| kind | of these | their number is limited by | peak | kept | calls of the hub | audit log |\n\
                      |---|---|---|---|---|---|---|\n"
         .to_owned();
+    let mut sum = cost(0, 0, 0, 0);
     for Budget {
         kind,
         form,
@@ -130,15 +156,17 @@ pub(crate) fn render_table() -> String {
         bound,
     } in &BUDGETS
     {
-        writeln!(
-            table,
-            "| {kind} | {form} | {limit} | {} | {} | {} | {} |",
-            amount(bound.peak),
-            amount(bound.kept),
-            bound.hub_calls,
-            amount(bound.audit_bytes),
-        )
-        .unwrap();
+        let columns = cost_columns(bound);
+        writeln!(table, "| {kind} | {form} | {limit} | {columns}").unwrap();
+        if !kind.starts_with('`') {
+            sum = sum.plus(bound);
+        }
     }
+    writeln!(
+        table,
+        "| all of these at a replica | | | {}",
+        cost_columns(&sum)
+    )
+    .unwrap();
     table
 }
