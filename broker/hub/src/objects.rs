@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::client::HubClient;
 use crate::ports::{HubError, HubObjects};
-use crate::slim_object::SlimObject;
+use crate::slim_object::{ClusterObject, NamespacedObject};
 
 const OBJECT_NAME: &str = "object";
 /// How many of Flux's objects of one kind and namespace are read.
@@ -60,12 +60,17 @@ fn managed_path(path: &str) -> String {
 impl HubObjects for KubeObjects {
     fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
         Box::pin(async move {
-            match self
-                .client
-                .get_object::<SlimObject>(path, OBJECT_NAME)
-                .await
-            {
-                Ok(object) => object.into_whole().map(Some).ok_or(HubError::TooLarge),
+            let object = if path.contains("/namespaces/") {
+                let read = self
+                    .client
+                    .get_object::<NamespacedObject>(path, OBJECT_NAME);
+                read.await.map(NamespacedObject::into_whole)
+            } else {
+                let read = self.client.get_object::<ClusterObject>(path, OBJECT_NAME);
+                read.await.map(ClusterObject::into_whole)
+            };
+            match object {
+                Ok(object) => object.map(Some).ok_or(HubError::TooLarge),
                 Err(HubError::NotFound(_)) => Ok(None),
                 Err(error) => Err(error),
             }

@@ -8,22 +8,26 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-/// The most memory that an object may take, in bytes, as [`ValueBudget`] counts them. It is above
-/// the largest Secret and ConfigMap with the largest annotations. What a tenant can write besides
-/// these takes many times its length: 60,000 ownerReferences of an answer took 51 MiB.
-const MAX_OBJECT_BYTES: usize = 2 * 1024 * 1024;
+/// An object of a namespace, which a tenant may have written. The limit is above the largest Secret
+/// and ConfigMap with the largest annotations. What a tenant can write besides these takes many
+/// times its length: 60,000 ownerReferences of an answer took 51 MiB.
+pub(crate) type NamespacedObject = SlimObject<{ 2 << 20 }>;
+/// An object of the whole hub, which no tenant writes. The AudiencePairing has a text for each pair.
+pub(crate) type ClusterObject = SlimObject<{ 16 << 20 }>;
+
 /// What an entry of `managedFields` takes.
 const MANAGED_FIELDS_BYTES: usize = 640;
 
 /// An object whose `managedFields` say who wrote it, but not which fields. Their trees repeat all
-/// that others wrote into the object, at many times its size.
-pub(crate) struct SlimObject {
+/// that others wrote into the object, at many times its size. It may take `MAX_BYTES` of memory, as
+/// [`ValueBudget`] counts them.
+pub(crate) struct SlimObject<const MAX_BYTES: usize> {
     /// Also what is too large may be a Secret, which is wiped.
     object: ReadObject,
     is_too_large: bool,
 }
 
-impl SlimObject {
+impl<const MAX_BYTES: usize> SlimObject<MAX_BYTES> {
     /// The object; `None` if it is larger than it may be.
     pub(crate) fn into_whole(self) -> Option<ReadObject> {
         (!self.is_too_large).then_some(self.object)
@@ -54,9 +58,9 @@ enum Level {
     Metadata,
 }
 
-impl<'de> Deserialize<'de> for SlimObject {
+impl<'de, const MAX_BYTES: usize> Deserialize<'de> for SlimObject<MAX_BYTES> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut budget = ValueBudget::of(MAX_OBJECT_BYTES);
+        let mut budget = ValueBudget::of(MAX_BYTES);
         let members = Members {
             level: Level::Object,
             budget: &mut budget,
@@ -121,9 +125,10 @@ impl<'de> Visitor<'de> for Members<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use keyferry_core::delivery::ReadObject;
     use serde_json::{Value, json};
 
-    use super::SlimObject;
+    use super::{ClusterObject, NamespacedObject};
 
     #[test]
     fn only_the_trees_of_managed_fields_are_left_out() {
@@ -137,7 +142,7 @@ mod tests {
             { "manager": "keyferry", "operation": "Update", "fieldsV1": { "f:data": {} }, "time": "t" },
             { "manager": "kubectl", "operation": "Apply", "subresource": "status" },
         ]));
-        let read: SlimObject = serde_json::from_value(written).unwrap();
+        let read: NamespacedObject = serde_json::from_value(written).unwrap();
         let expected = object(json!([
             { "manager": "keyferry", "operation": "Update" },
             { "manager": "kubectl", "operation": "Apply", "subresource": "status" },
@@ -179,10 +184,20 @@ mod tests {
             ),
         ] {
             let written = json!({ "metadata": metadata, "data": data });
-            let read: SlimObject = serde_json::from_str(&written.to_string()).unwrap();
-            let read = read.into_whole();
-            let is_read = read.is_some_and(|read| read.value() == &written);
-            assert_eq!(is_read, is_whole, "{:.80}", metadata.to_string());
+            let text = written.to_string();
+            let is_read =
+                |read: Option<ReadObject>| read.is_some_and(|read| read.value() == &written);
+            let read: NamespacedObject = serde_json::from_str(&text).unwrap();
+            assert_eq!(is_read(read.into_whole()), is_whole, "{text:.80}");
         }
+    }
+
+    /// It is as large as etcd takes it, and its texts are short.
+    #[test]
+    fn the_largest_pairing_is_whole() {
+        let accounts = vec!["tenant-a/app"; 100_000];
+        let pairing = json!({ "metadata": { "name": "keyferry" }, "pairs": { "a": accounts } });
+        let read: ClusterObject = serde_json::from_str(&pairing.to_string()).unwrap();
+        assert!(read.into_whole().is_some());
     }
 }
