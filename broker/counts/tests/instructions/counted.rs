@@ -17,7 +17,7 @@ use crate::subjects::evaluation::Evaluation;
 pub const FOLDER: &str = "KEYFERRY_COUNTED";
 /// The file in that folder with the features of the emulated processor.
 pub const PROCESSOR: &str = "processor";
-/// How often each subject is counted: hash maps are seeded anew in each, and the hub's keys.
+/// How often each subject is counted.
 pub const ROUNDS: usize = 5;
 /// Exchanges before the first that counts: caches are filled, and buffers have grown.
 const WARM_UP: usize = 100;
@@ -62,14 +62,6 @@ impl Subject {
         }
     }
 
-    /// Whether the server's threads do the work, and not the thread that asks.
-    pub fn is_served(self) -> bool {
-        matches!(
-            self,
-            Self::Exchange | Self::ClientAssertion | Self::EmptyHandler
-        )
-    }
-
     /// How often it is done in a round.
     pub fn repetitions(self) -> usize {
         match self {
@@ -81,30 +73,28 @@ impl Subject {
     }
 }
 
-/// Callgrind writes what was counted so far when this function is entered.
+/// Callgrind writes what it counted so far in the thread that enters this function.
 #[inline(never)]
-fn mark_of_a_part(at: usize) {
+pub fn mark_of_a_part(at: usize) {
     black_box(at);
 }
 
-/// Does the work between two marks.
-fn count<T>(subject: Subject, mut work: impl FnMut(usize) -> T) {
-    mark_of_a_part(0);
+/// Does the work between two marks of this thread.
+fn count<T>(subject: Subject, work: impl FnMut(usize) -> T) {
+    count_between(&|| mark_of_a_part(0), subject, work);
+}
+
+fn count_between<T>(mark: &dyn Fn(), subject: Subject, mut work: impl FnMut(usize) -> T) {
+    mark();
     for repetition in 0..subject.repetitions() {
         black_box(work(repetition));
     }
-    mark_of_a_part(1);
+    mark();
 }
 
 /// Runs every subject in every round.
 pub fn run_all(folder: &Path) {
     std::fs::write(folder.join(PROCESSOR), processor_features()).unwrap();
-    for _ in 0..ROUNDS {
-        run_round();
-    }
-}
-
-fn run_round() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -122,11 +112,18 @@ fn run_round() {
     }
     let evaluation = Evaluation::new(&world);
     assert!(evaluation.evaluate_token());
-    for subject in Subject::ALL {
+    let mark = || served.mark();
+    for subject in [Subject::ALL; ROUNDS].into_iter().flatten() {
         match subject {
-            Subject::Exchange => count(subject, |_| exchange.ask(&served.subject_token)),
-            Subject::ClientAssertion => count(subject, |_| exchange.ask(&served.client_assertion)),
-            Subject::EmptyHandler => count(subject, |_| empty.ask(&served.subject_token)),
+            Subject::Exchange => {
+                count_between(&mark, subject, |_| exchange.ask(&served.subject_token));
+            }
+            Subject::ClientAssertion => {
+                count_between(&mark, subject, |_| exchange.ask(&served.client_assertion));
+            }
+            Subject::EmptyHandler => {
+                count_between(&mark, subject, |_| empty.ask(&served.subject_token));
+            }
             Subject::Delivery => count_deliveries(&runtime, &world),
             Subject::Kubeconfig => {
                 let delivery = new_delivery(&runtime, &world);

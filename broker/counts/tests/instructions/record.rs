@@ -60,17 +60,16 @@ pub fn write(environment: &Environment, figures: &Figures) -> Result<(), String>
     Ok(())
 }
 
-/// Reads the record.
-pub fn read() -> Result<Record, String> {
-    let text = std::fs::read_to_string(path())
-        .map_err(|error| format!("{}: {error}", path().display()))?;
+/// Reads the record. One that is missing was made with nothing, so nothing is compared with it.
+pub fn read() -> Record {
+    let text = std::fs::read_to_string(path()).unwrap_or_default();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let pairs = lines.filter_map(|line| line.split_once('\t'));
-    Ok(Record(
+    Record(
         pairs
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
-    ))
+    )
 }
 
 impl Record {

@@ -23,8 +23,10 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
+use tokio::sync::mpsc::UnboundedSender;
 use tower::ServiceExt;
 
+use super::counted::mark_of_a_part;
 use crate::subjects;
 use crate::subjects::exchange::{self, Forms};
 
@@ -39,9 +41,17 @@ pub struct Served {
     /// A token that was issued, for what only needs its length.
     pub token: String,
     ca_pem: String,
+    marks: UnboundedSender<mpsc::Sender<()>>,
 }
 
 impl Served {
+    /// Ends a part of the thread that serves.
+    pub fn mark(&self) {
+        let (sender, receiver) = mpsc::channel();
+        self.marks.send(sender).unwrap();
+        receiver.recv().unwrap();
+    }
+
     /// Starts the server, which runs until the process ends.
     pub fn start() -> Self {
         let (sender, receiver) = mpsc::channel();
@@ -79,7 +89,15 @@ async fn serve(sender: &mpsc::Sender<Served>) {
     let handler = any(async move |_: Bytes| Response::new(Body::from(body.clone())));
     let empty_routes = Router::new().route(exchange::PATH, handler);
     let (token_api, empty) = (bind(&folder).await, bind(&folder).await);
+    let (marks, mut requested) = tokio::sync::mpsc::unbounded_channel::<mpsc::Sender<()>>();
+    tokio::spawn(async move {
+        while let Some(done) = requested.recv().await {
+            mark_of_a_part(2);
+            done.send(()).unwrap();
+        }
+    });
     let served = Served {
+        marks,
         exchange: token_api.address().unwrap(),
         empty: empty.address().unwrap(),
         subject_token: request(&forms.subject_token),
