@@ -67,7 +67,7 @@ impl Spire {
         &self.url
     }
 
-    /// Mints a JWT-SVID of five minutes for `spiffe://keyferry.test<path>`.
+    /// Mints a JWT-SVID of a quarter of an hour for `spiffe://keyferry.test<path>`.
     ///
     /// # Errors
     /// The server refuses it.
@@ -81,7 +81,7 @@ impl Spire {
             "-audience",
             audience,
             "-ttl",
-            "5m",
+            "15m",
         ];
         Ok(self.run(&words).await?.trim().to_owned())
     }

@@ -134,6 +134,8 @@ async fn its_keys_rotate(stage: Arc<SpireStage>) -> TestResult {
         loop {
             let answer = at.broker.exchange(&before, "tenant-a/prod").await?;
             if answer.status == 400 {
+                let record = at.broker.audit_of(&answer.request_id)?;
+                assert_eq!(record["reason"], "CallerRejected", "{record}");
                 break;
             }
             assert!(Instant::now() < limit, "{}", answer.body);
