@@ -14,8 +14,8 @@ pub struct Figure {
     pub subject: Subject,
     /// The round in the middle.
     pub median: u64,
-    least: u64,
-    most: u64,
+    smallest: u64,
+    largest: u64,
 }
 
 /// All subjects' instructions.
@@ -30,8 +30,8 @@ impl Figures {
             Figure {
                 subject: *subject,
                 median: counts[counts.len() / 2],
-                least: counts[0],
-                most: counts[counts.len() - 1],
+                smallest: counts[0],
+                largest: counts[counts.len() - 1],
             }
         };
         Self(Subject::ALL.iter().enumerate().map(of_subject).collect())
@@ -48,7 +48,7 @@ impl Figures {
             "| instructions of one | median | spread of 5 | ratio |\n|---|---:|---:|---|\n"
                 .to_owned();
         for figure in &self.0 {
-            let spread = (figure.most - figure.least) as f64 / figure.median as f64 * 100.0;
+            let spread = (figure.largest - figure.smallest) as f64 / figure.median as f64 * 100.0;
             let ratio = self.ratio(figure.subject).unwrap_or_default();
             let name = figure.subject.name();
             let _ = writeln!(
