@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use keyferry_integration::runner::{TestError, TestResult};
 
 use super::consumers::ObservedCall;
@@ -17,6 +17,8 @@ pub(super) struct Outcome {
     pub(super) acted: Timestamp,
     /// When it began, as the rehearsal means it.
     pub(super) begin: Timestamp,
+    /// How much longer it lasted than was rehearsed: an apiserver needs seconds until it answers.
+    pub(super) overran: SignedDuration,
     /// Each call.
     pub(super) calls: Vec<ObservedCall>,
 }
@@ -42,7 +44,7 @@ impl Outcome {
                     !prediction.refusals.iter().any(|refusal| {
                         call.is_of(refusal)
                             && refusal.reason == *reason
-                            && refusal.possible.touches(call, later)
+                            && refusal.possible.touches(call, later, self.overran)
                     })
                 })
             })

@@ -61,13 +61,18 @@ impl PredictedWindow {
                 .is_none_or(|until| call.answered <= until + later.min(zero))
     }
 
-    /// Whether a part of a call lies in it, or in the window that moved.
-    pub(super) fn touches(&self, call: &ObservedCall, later: SignedDuration) -> bool {
+    /// Whether a part of a call lies in it, or in the window that moved and then lasted longer.
+    pub(super) fn touches(
+        &self,
+        call: &ObservedCall,
+        later: SignedDuration,
+        overran: SignedDuration,
+    ) -> bool {
         let zero = SignedDuration::ZERO;
         self.from + later.min(zero) <= call.answered
             && self
                 .until
-                .is_none_or(|until| call.sent <= until + later.max(zero))
+                .is_none_or(|until| call.sent <= until + later.max(zero) + overran)
     }
 
     /// How long it is.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use keyferry_integration::pki::SigningKeyKind;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::access_path;
@@ -127,6 +127,7 @@ async fn end(
         event: event.to_owned(),
         acted: begin,
         begin,
+        overran: SignedDuration::ZERO,
         calls: consumers.end().await?,
     };
     outcome.check_nothing_refused(restarts)

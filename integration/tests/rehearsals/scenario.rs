@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use keyferry_integration::pki::TestCa;
 use keyferry_integration::random::Random;
 use keyferry_integration::runner::{TestError, TestResult};
@@ -123,11 +123,13 @@ impl Scenario {
         } else {
             stage.start_keyferry().await?;
         }
+        let overran = Timestamp::now().duration_since(begin + lasts);
         sleep_until(begin + lasts + AFTER_OUTAGE).await;
         let outcome = Outcome {
             event: format!("{name}: {event} of {lasts:?}"),
             acted: at,
             begin,
+            overran,
             calls: consumers.end().await?,
         };
         outcome.compare_with(&prediction)
@@ -149,6 +151,7 @@ impl Scenario {
             event: format!("{name}: {self:?}"),
             acted: begin,
             begin,
+            overran: SignedDuration::ZERO,
             calls: consumers.end().await?,
         };
         let refused = outcome.compare_with(&prediction);
@@ -192,6 +195,7 @@ async fn sign_at_once(stage: &Stage, name: &str) -> Result<usize, TestError> {
         event: format!("{name}: a key that signs at once"),
         acted,
         begin,
+        overran: SignedDuration::ZERO,
         calls: consumers.end().await?,
     };
     outcome.compare_with(&prediction)
@@ -215,6 +219,7 @@ async fn remove_old_key(stage: &Stage, name: &str) -> Result<usize, TestError> {
         event: format!("{name}: removal of the old key"),
         acted: begin,
         begin,
+        overran: SignedDuration::ZERO,
         calls: consumers.end().await?,
     };
     outcome.compare_with(&prediction)
@@ -243,6 +248,7 @@ async fn change_target_authority(
         event: format!("{name}: another CA of {target}"),
         acted: begin,
         begin,
+        overran: SignedDuration::ZERO,
         calls: consumers.end().await?,
     };
     outcome.compare_with(&prediction)

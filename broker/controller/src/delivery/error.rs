@@ -56,16 +56,19 @@ impl From<HubError> for DeliveryError {
                 }
                 ForbiddenCause::MissingRight => Reason::DeliveryForbidden,
             },
-            HubError::Unreachable(_)
-            | HubError::Overloaded(_)
-            | HubError::Busy
-            | HubError::TooLarge => Reason::HubUnreachable,
+            HubError::Unreachable(_) | HubError::Overloaded(_) | HubError::Busy => {
+                Reason::HubUnreachable
+            }
+            HubError::TooLarge => Reason::ObjectTooLarge,
             _ => Reason::DeliveryFailed,
         };
         let fix = match reason {
             Reason::DeliveryForbidden => {
                 "; bind the ClusterRole keyferry-minter to Keyferry's ServiceAccount in this \
                  namespace"
+            }
+            Reason::ObjectTooLarge => {
+                "; delete the object, or take out of it what others than Keyferry wrote"
             }
             _ => "",
         };

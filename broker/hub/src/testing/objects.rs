@@ -32,6 +32,8 @@ pub enum Failing {
     Unreachable(&'static str, &'static str),
     /// Calls with this verb whose path contains this text have an answer that cannot be read.
     Unreadable(&'static str, &'static str),
+    /// Calls with this verb whose path contains this text have an answer that is too large.
+    TooLarge(&'static str, &'static str),
 }
 
 /// A test's action before a call.
@@ -152,6 +154,9 @@ impl FakeObjects {
             }
             Some(Failing::Unreachable(one, text)) if one == verb && path.contains(text) => {
                 Err(away())
+            }
+            Some(Failing::TooLarge(one, text)) if one == verb && path.contains(text) => {
+                Err(HubError::TooLarge)
             }
             Some(Failing::Unreadable(one, text)) if one == verb && path.contains(text) => {
                 Err(HubError::Unreadable("answer"))

@@ -14,6 +14,7 @@ async fn what_cannot_be_read_is_not_written_over() {
     for (failing, reason) in [
         (Failing::Unreachable("get", "/secrets/"), "HubUnreachable"),
         (Failing::Forbidden("get", "/secrets/"), "DeliveryForbidden"),
+        (Failing::TooLarge("get", "/secrets/"), "ObjectTooLarge"),
     ] {
         bench.begin_with(secret());
         bench.objects.fail(Some(failing));
