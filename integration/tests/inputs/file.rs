@@ -130,7 +130,11 @@ pub(super) async fn serves_inputs_too(stage: Arc<Stage>) -> TestResult {
         let url = format!("{}{PATH}cluster", broker.api_url());
         Ok::<_, TestError>(client.get(url).send().await?.status().as_u16())
     };
-    assert_eq!(by(own_uri).await?, 200);
+    // The Secret of its CA arrives by a watch, as that of the token does.
+    while by(own_uri).await? != 200 {
+        assert!(Instant::now() < limit, "no certificate of the CA counts");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     assert_eq!(by("spiffe://fleet.test/first").await?, 401);
     // The CA of another Secret is not watched before a restart; the rest of the file counts.
     let elsewhere = certified(
