@@ -135,7 +135,7 @@ fn authority_id(answer: &Value, member: &str) -> Result<String, TestError> {
     Ok(id.to_owned())
 }
 
-/// Without agents, no workload is attested: whoever may use its socket mints.
+/// Without agents, no workload is attested: each process that may use its socket mints.
 fn server_file(folder: &Path, socket: &Path, url: &str, port: u16) -> String {
     let quoted = |path: PathBuf| Value::from(path.display().to_string()).to_string();
     format!(

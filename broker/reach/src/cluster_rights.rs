@@ -109,7 +109,7 @@ impl<'w> ClusterRights<'w> {
         let mut granted = self.bound(actor);
         self.add_own_grants(&mut granted);
         for rule in granted.sets.iter().flat_map(|set| set.rules) {
-            granted.rights = granted.rights.with(self.rights_of(rule));
+            granted.rights = granted.rights.union(self.rights_of(rule));
         }
         let granted = Rc::new(granted);
         let mut memo = self.granted.borrow_mut();

@@ -314,7 +314,7 @@ impl RightSet {
         self.0 & right.bit() != 0
     }
 
-    pub(crate) fn with(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 

@@ -169,7 +169,7 @@ impl Clusters {
     }
 
     fn spawn(&self, words: &[&str]) -> Child {
-        // Whoever runs the tests in the background may ignore SIGINT, which a command would inherit.
+        // A shell that runs the tests in the background ignores SIGINT, which a command would inherit.
         Command::new("env")
             .arg("--default-signal=INT")
             .arg(env!("CARGO_BIN_EXE_keyferry"))

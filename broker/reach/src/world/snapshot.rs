@@ -203,7 +203,9 @@ fn lists_in(files: &[(String, String)]) -> Vec<Result<Option<Listed>, SnapshotEr
         }
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads()).map(|_| scope.spawn(read_rest)).collect();
+        let others: Vec<_> = (1..thread_count())
+            .map(|_| scope.spawn(read_rest))
+            .collect();
         let mut read = read_rest();
         for other in others {
             match other.join() {
@@ -216,7 +218,7 @@ fn lists_in(files: &[(String, String)]) -> Vec<Result<Option<Listed>, SnapshotEr
     })
 }
 
-fn threads() -> usize {
+fn thread_count() -> usize {
     let available = std::thread::available_parallelism();
     available.map_or(1, usize::from).min(MAX_THREADS)
 }
@@ -258,7 +260,7 @@ fn read_list(path: &str, text: &str) -> Result<Listed, SnapshotError> {
 
 /// Parses items, on a few threads if they are many; `None` if one is no YAML.
 fn parse_items(items: &[String]) -> Option<Vec<Value>> {
-    let length = items.len().div_ceil(threads());
+    let length = items.len().div_ceil(thread_count());
     let parse = |items: &[String]| -> Option<Vec<Value>> {
         let parsed = items.iter().map(|item| {
             serde_saphyr::from_str(item)
