@@ -2,7 +2,7 @@
 //! version's definitions and admission policies, as [compatibility.md](../../docs/reference/compatibility.md)
 //! says. The version before knows no roles.
 
-mod load;
+pub(crate) mod load;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -80,7 +80,8 @@ struct OrderArgs {
 #[derive(Args)]
 struct KeyArgs {
     /// The key's kid, as keyferry keys shows it.
-    #[arg(value_name = "KID")]
+    // A kid is often base64url, which may begin with a hyphen.
+    #[arg(value_name = "KID", allow_hyphen_values = true)]
     kid: String,
     #[command(flatten)]
     scene: SceneArgs,

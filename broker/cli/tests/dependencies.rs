@@ -72,6 +72,7 @@ fn members_take_their_dependencies_from_the_workspace() {
         "broker/server",
         "broker/simulation",
         "broker/testing",
+        "broker/threads",
         "integration",
     ] {
         let manifest = read(&format!("{member}/Cargo.toml"));

@@ -58,7 +58,6 @@ impl Context {
 mod testing {
     use std::sync::Arc;
 
-    use futures::future::BoxFuture;
     use keyferry_api::config::{self, Policy};
     use keyferry_hub::admission_policy::AdmissionPolicyWriter;
     use keyferry_hub::leadership::LeadershipWriter;
@@ -72,24 +71,9 @@ mod testing {
     use keyferry_platform::metrics::Metrics;
     use keyferry_platform::policy_store::PolicyWriter;
     use keyferry_platform::random::SystemRandomness;
-    use keyferry_platform::target_connection::TargetAddress;
-    use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
-    use secrecy::SecretString;
+    use keyferry_platform::testing::SilentTargets;
 
     use super::Context;
-
-    /// A target that never answers.
-    struct SilentTarget;
-
-    impl TargetProbe for SilentTarget {
-        fn try_token<'a>(
-            &'a self,
-            _: &'a TargetAddress,
-            _: &'a SecretString,
-        ) -> BoxFuture<'a, ProbeAnswer> {
-            Box::pin(async { ProbeAnswer::Unanswered("it did not answer in time".into()) })
-        }
-    }
 
     impl Context {
         /// A hub without policy and objects, on a replica that does not lead. A test replaces the
@@ -106,7 +90,7 @@ mod testing {
                 targets: TargetReader::default(),
                 author_policy: AdmissionPolicyWriter::for_author_policy().reader(),
                 objects,
-                probe: Arc::new(SilentTarget),
+                probe: Arc::new(SilentTargets),
                 leadership: LeadershipWriter::default().reader(),
                 clock,
                 random: Arc::new(SystemRandomness::default()),

@@ -1,6 +1,7 @@
 //! Fakes that unit tests share: Secrets and objects in memory.
 
 mod objects;
+mod own_user;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use crate::ports::{HubError, SecretData, SecretStore, StoredSecret};
 use crate::watch_health::WatchHealth;
 
 pub use self::objects::{Failing, FakeObjects};
+pub use self::own_user::{OWN_USER, OwnUser};
 
 /// Creates fleet inputs of targets, each by target, component and YAML.
 pub fn input_components(entries: &[(&str, &str, &str)]) -> Arc<InputComponents> {

@@ -2,6 +2,7 @@
 //! they expire, and each token is checked before it is cached.
 
 mod cache;
+mod counted_cache;
 mod gate;
 
 use std::convert::Infallible;
@@ -246,39 +247,39 @@ impl Mint {
     ) -> Result<Minted, MintError> {
         let from = self.parts.clock.now();
         loop {
-            let (now, published) = (
-                self.parts.clock.now(),
-                self.parts
-                    .publisher
-                    .reader()
-                    .current()
-                    .ok_or(Reason::HubUnreachable)?,
-            );
-            self.cache.promote(now, &published);
-            let gate = Gate::Hub(&published);
-            if let Some(token) = self.cache.get(key, min_ttl, now, &gate) {
-                return Ok(Minted {
-                    token,
-                    from_cache: FromCache::Miss,
-                });
+            let token = |token| Minted {
+                token,
+                from_cache: FromCache::Miss,
+            };
+            if let Some(active) = self.promote_waiting(key, min_ttl)? {
+                return Ok(token(active));
             }
             let Some(left) = self.time_until_active(key) else {
-                // The token no longer waits: another caller has just promoted it, or its key is
-                // gone.
-                let token = self
-                    .cache
-                    .get(key, min_ttl, now, &gate)
-                    .ok_or(Reason::KeyNotPublished)?;
-                return Ok(Minted {
-                    token,
-                    from_cache: FromCache::Miss,
-                });
+                // The token no longer waits: another caller has just promoted it, perhaps at a time
+                // at which its key was not active here yet, or its key is gone.
+                let promoted = self.promote_waiting(key, min_ttl)?;
+                return promoted.map(token).ok_or(Reason::KeyNotPublished.into());
             };
-            if now.mono.saturating_sub(from.mono) + left > ACTIVATION_PATIENCE {
+            let waited = self.parts.clock.now().mono.saturating_sub(from.mono);
+            if waited + left > ACTIVATION_PATIENCE {
                 return Err(MintError::KeyNotActive { retry_after: left });
             }
             tokio::time::sleep(left.clamp(Duration::from_millis(50), Duration::from_secs(1))).await;
         }
+    }
+
+    /// Caches the waiting tokens whose keys are active now, and returns the one under `key` if it may
+    /// be issued.
+    fn promote_waiting(
+        &self,
+        key: &MintKey,
+        min_ttl: Duration,
+    ) -> Result<Option<Arc<BoundToken>>, Reason> {
+        let published = self.parts.publisher.reader().current();
+        let published = published.ok_or(Reason::HubUnreachable)?;
+        let now = self.parts.clock.now();
+        self.cache.promote(now, &published);
+        Ok(self.cache.get(key, min_ttl, now, &Gate::Hub(&published)))
     }
 
     /// Returns how long the token under `key` still waits for its key's activation; `None` if none

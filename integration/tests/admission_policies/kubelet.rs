@@ -6,7 +6,7 @@ use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::TestResult;
 use serde_json::{Value, json};
 
-use super::stage::{AUDIENCE, Stage, must_be_denied, must_pass, token_request};
+use super::stage::{AUDIENCE, ROLE, Stage, must_be_denied, must_pass, token_request};
 
 pub(super) async fn bound_pods(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
@@ -40,24 +40,26 @@ pub(super) async fn bound_pods(stage: Arc<Stage>) -> TestResult {
             };
             must_pass("the hub's own token", ask(&[]).await)?;
             must_pass("a volume of another system", ask(&["vault"]).await)?;
-            let listed = ask(&[AUDIENCE]).await;
-            match account {
-                "reconciler" => drop(must_pass("a volume with the listed audience", listed)?),
-                _ => must_be_denied(
-                    "a volume with another's audience",
-                    listed,
-                    "keyferry-pairing",
-                )?,
-            }
+            // The one account may use the cluster, the other one its role.
+            let (allowed, refused) = match account {
+                "reconciler" => (AUDIENCE, ROLE),
+                _ => (ROLE, AUDIENCE),
+            };
+            must_pass("a volume with the listed audience", ask(&[allowed]).await)?;
+            must_be_denied(
+                "a volume with another's audience",
+                ask(&[refused]).await,
+                "keyferry-pairing",
+            )?;
         }
     }
     Ok(())
 }
 
-/// A Pod on the node whose volumes request tokens of three audiences.
+/// A Pod on the node whose volumes request tokens of four audiences.
 fn pod(account: &str) -> Value {
     let source = |path: &str, audience: &str| json!({ "serviceAccountToken": { "path": path, "audience": audience } });
-    let sources = json!([{ "serviceAccountToken": { "path": "own" } }, source("vault", "vault"), source("target", AUDIENCE)]);
+    let sources = json!([{ "serviceAccountToken": { "path": "own" } }, source("vault", "vault"), source("target", AUDIENCE), source("role", ROLE)]);
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": account, "namespace": "tenant-a" },
         "spec": {

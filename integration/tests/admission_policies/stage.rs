@@ -33,6 +33,9 @@ pub(super) const AUDIENCE: &str = "https://prod.keyferry.test";
 /// Another listed audience of the same account.
 pub(super) const SECOND: &str = "https://stage.keyferry.test";
 
+/// The audience of a role at the first one's cluster, for which `tenant-a/other` may have tokens.
+pub(super) const ROLE: &str = "https://prod.keyferry.test/roles/view";
+
 /// The two hubs, with Keyferry's command line.
 pub(super) struct Stage {
     pub(super) hubs: Vec<Arc<ControlPlane>>,
@@ -155,7 +158,10 @@ fn own_audiences_in(hub: &ControlPlane, name: &str) -> Result<PathBuf, TestError
 /// the same account.
 pub(super) async fn write_pairing(hub: &ControlPlane, more: &[String]) -> Result<(), TestError> {
     let pair = json!(["keyferry-system/keyferry-canary", "tenant-a/reconciler"]);
-    let mut pairs = json!({ AUDIENCE: pair, SECOND: pair, pairing::UNUSABLE_AUDIENCE: [] });
+    let of_role = json!(["keyferry-system/keyferry-canary", "tenant-a/other"]);
+    let mut pairs = json!({
+        AUDIENCE: pair, SECOND: pair, ROLE: of_role, pairing::UNUSABLE_AUDIENCE: [],
+    });
     for audience in more {
         let others: Vec<String> = (0..20)
             .map(|number| format!("tenant-{number}/reconciler"))

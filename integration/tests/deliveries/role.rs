@@ -8,11 +8,12 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::on_hub::{
     ISSUER, OnHub, RECONCILER, has_condition, tenant_with_minter,
 };
-use keyferry_integration::world::until_trusted;
+use keyferry_integration::world::{caller_token, until_trusted};
 use serde_json::{Value, json};
 
 use super::written::decoded;
 use crate::identity::roles::{RoleTrust, assert_role};
+use crate::previous_version::load::Load;
 
 const TENANT: &str = "roles";
 const BASE: &str = "https://roles.keyferry.test";
@@ -117,6 +118,8 @@ pub(crate) async fn a_role_leads_to_the_cluster_of_its_base(world: Arc<OnHub>) -
     );
     assert_eq!(fence(RECONCILER, &[ROLE]).await, None);
 
+    it_comes_and_goes_under_load(&world, &role).await?;
+
     // A file that maps both audiences to the account gives the role the rights of the account.
     target
         .set_authentication_config(&trust.without_mapping())
@@ -158,4 +161,40 @@ pub(crate) async fn a_role_leads_to_the_cluster_of_its_base(world: Arc<OnHub>) -
         "what was delivered stays"
     );
     Ok(())
+}
+
+/// Suspends the role and removes it, and adds it again, while a caller exchanges for the base without
+/// a pause.
+async fn it_comes_and_goes_under_load(world: &OnHub, role: &Value) -> TestResult {
+    let own = caller_token(&world.hub, TENANT, RECONCILER).await?;
+    let base = (own.clone(), format!("{TENANT}/roles-prod"));
+    let load = Load::start(&world.broker, vec![base; 4]);
+    let until_answered = async |status: u16| -> TestResult {
+        let limit = Instant::now() + Duration::from_secs(60);
+        loop {
+            let answer = world.broker.exchange(&own, &format!("{TENANT}/roles-view"));
+            let answer = answer.await?;
+            if answer.status == status {
+                return Ok(());
+            }
+            assert!(Instant::now() < limit, "{} {}", answer.status, answer.body);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let path = "/apis/keyferry.dev/v1alpha1/targetclusters/roles-view";
+    let mut suspended = role.clone();
+    suspended["suspend"] = json!(true);
+    world.put_target("roles-view", &suspended).await?;
+    until_answered(503).await?;
+    world.put_target("roles-view", role).await?;
+    until_answered(200).await?;
+    world.hub.admin().delete(path).await?;
+    until_answered(400).await?;
+    world.put_target("roles-view", role).await?;
+    until_answered(200).await?;
+    println!("{} exchanges for the base meanwhile", load.stop().await?);
+    let ready = world
+        .until_access(TENANT, "roles-view", "Ready", "True", "Ready")
+        .await;
+    ready.map(|_| ())
 }

@@ -8,11 +8,12 @@ use keyferry_integration::parts::Minor;
 use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{
-    Access, BrokerSpec, Target, caller_token, exchange_form, make_tenant, until_trusted,
+    Access, Broker, BrokerSpec, Target, caller_token, exchange_form, make_tenant, until_trusted,
 };
 use serde_json::{Value, json};
 
 use super::stage::{NOT_GRANTED, Stage, reason};
+use crate::previous_version::load::Load;
 
 const BASE: &str = "https://role-target.keyferry.test";
 const ROLE: &str = "https://role-target.keyferry.test/roles/view";
@@ -268,6 +269,7 @@ async fn a_role_has_no_right_of_its_account(
         "a stranger learns nothing of the role"
     );
 
+    it_comes_and_goes_under_load(&broker, &own, &[access("all"), access("view")]).await?;
     broker
         .reconfigure(|targets, _| targets[0].further.push_str("  suspend: true\n"))
         .await?;
@@ -278,5 +280,48 @@ async fn a_role_has_no_right_of_its_account(
             (503, "TargetSuspended")
         );
     }
+    Ok(())
+}
+
+/// Suspends the role, removes it with its access, and adds both again, while a caller exchanges for
+/// the base without a pause.
+async fn it_comes_and_goes_under_load(
+    broker: &Broker,
+    own: &str,
+    [all, view]: &[String; 2],
+) -> TestResult {
+    let load = Load::start(broker, vec![(own.to_owned(), all.clone()); 4]);
+    let answers = async |expected: &str| -> TestResult {
+        let answer = broker.exchange(own, view).await?;
+        let reason = reason(broker, &answer)?;
+        assert_eq!(reason, expected, "{}", answer.body);
+        Ok(())
+    };
+    for _ in 0..3 {
+        broker
+            .reconfigure(|targets, _| targets[1].further.push_str("  suspend: true\n"))
+            .await?;
+        answers("TargetSuspended").await?;
+        let mut removed = None;
+        broker
+            .reconfigure(|targets, accesses| {
+                let role_of = |access: &Access| access.target == targets[1].name;
+                let (of_role, others) = accesses.drain(..).partition(role_of);
+                *accesses = others;
+                removed = Some((targets.remove(1), of_role));
+            })
+            .await?;
+        answers("NotGranted").await?;
+        let (mut role, of_role): (Target, Vec<Access>) = removed.ok_or("no role")?;
+        role.further = role.further.replace("  suspend: true\n", "");
+        broker
+            .reconfigure(|targets, accesses| {
+                targets.push(role);
+                accesses.extend(of_role);
+            })
+            .await?;
+        assert_eq!(broker.exchange(own, view).await?.status, 200);
+    }
+    println!("{} exchanges for the base meanwhile", load.stop().await?);
     Ok(())
 }

@@ -13,14 +13,14 @@ pub(super) const PAIRING: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/k
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Callers of one replica.
-pub(super) struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     callers: Vec<JoinHandle<(usize, Vec<String>)>>,
 }
 
 impl Load {
     /// Starts a caller for each token and access.
-    pub(super) fn start(broker: &Broker, callers: Vec<(String, String)>) -> Self {
+    pub(crate) fn start(broker: &Broker, callers: Vec<(String, String)>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let callers = callers.into_iter().map(|(token, access)| {
             let (http, api, stop) = (broker.http().clone(), broker.api_url(), Arc::clone(&stop));
@@ -45,7 +45,7 @@ impl Load {
     }
 
     /// Ends it; none of its exchanges may have failed. Returns how many there were.
-    pub(super) async fn stop(self) -> Result<usize, TestError> {
+    pub(crate) async fn stop(self) -> Result<usize, TestError> {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = 0;
         for caller in self.callers {

@@ -44,6 +44,12 @@ fn each_event_has_its_words() {
         ),
         ("remove-key k1", Event::RemoveKey { kid: kid() }),
         ("revoke k1", Event::RevokeKey { kid: kid() }),
+        (
+            "revoke -Rk1 --replicas 1",
+            Event::RevokeKey {
+                kid: ForeignText::new("-Rk1"),
+            },
+        ),
         ("ca-change discovery", Event::DiscoveryAuthorityChange),
         (
             "ca-change target prod",

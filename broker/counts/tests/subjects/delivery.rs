@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use keyferry_api::config::{self, CertificateSource, Policy};
 use keyferry_api::name::AccessName;
 use keyferry_controller::context::Context;
@@ -13,8 +12,8 @@ use keyferry_core::kubeconfig::{KubeconfigParts, render_kubeconfig};
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::object_store::{Collection, Faults, ObjectStore};
-use keyferry_hub::ports::{HubError, HubFacts};
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
+use keyferry_hub::testing::OwnUser;
 use keyferry_issuer::client_key::SystemClientKeys;
 use keyferry_issuer::testing::{
     CONFIGURATION, FakeClock, FakeObjects, SmallWorld, activation_delay,
@@ -23,8 +22,7 @@ use keyferry_platform::audit_sink::AuditSink;
 use keyferry_platform::clock::Clock;
 use keyferry_platform::policy_store::PolicyWriter;
 use keyferry_platform::random::SystemRandomness;
-use keyferry_platform::target_connection::TargetAddress;
-use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
+use keyferry_platform::testing::SilentTargets;
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -80,7 +78,7 @@ impl Delivery {
             targets: targets.reader(),
             author_policy: author_policy.reader(),
             objects: Arc::<FakeObjects>::clone(&objects),
-            probe: Arc::new(NoProbe),
+            probe: Arc::new(SilentTargets),
             leadership: leadership.reader(),
             clock,
             random: Arc::new(SystemRandomness::default()),
@@ -89,7 +87,7 @@ impl Delivery {
         let credentials = CredentialSources {
             mint: world.new_mint(),
             client_keys: Arc::new(SystemClientKeys),
-            facts: Arc::new(NoFacts),
+            facts: Arc::<OwnUser>::default(),
             audit,
             activation_delay: activation_delay(),
         };
@@ -169,30 +167,4 @@ fn put_objects(objects: &FakeObjects, created: &str) {
     });
     objects.put_foreign(TARGET, target);
     objects.put_foreign(ACCESS, access);
-}
-
-/// The access asks for no probe.
-struct NoProbe;
-
-impl TargetProbe for NoProbe {
-    fn try_token<'a>(
-        &'a self,
-        _: &'a TargetAddress,
-        _: &'a SecretString,
-    ) -> BoxFuture<'a, ProbeAnswer> {
-        Box::pin(async { ProbeAnswer::Refused })
-    }
-}
-
-/// The access asks for no client certificate.
-struct NoFacts;
-
-impl HubFacts for NoFacts {
-    fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>> {
-        Box::pin(async { Ok(String::new()) })
-    }
 }

@@ -2,13 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
 
-use super::{FromCache, MintError};
-use crate::testing::SmallWorld;
+use keyferry_api::moment::Moment;
+use keyferry_platform::clock::Clock;
+use parking_lot::Mutex;
+
+use super::cache::MintKey;
+use super::{FromCache, Mint, MintError, MintParts};
+use crate::testing::{FakeClock, SmallWorld};
 
 const NOTHING: Duration = Duration::ZERO;
 /// The activation delay: 30 s + maxAge + 30 s.
@@ -136,6 +143,68 @@ async fn a_caller_waits_for_a_key_that_is_about_to_be_active() {
     };
     let (waited, ()) = tokio::join!(world.mint.token(&grant, NOTHING), moved);
     assert_eq!(waited.unwrap().token.kid(), kid);
+}
+
+/// A clock whose next readings are each followed at once by something that another caller does.
+struct InterruptedClock {
+    clock: Arc<FakeClock>,
+    next: Mutex<VecDeque<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Clock for InterruptedClock {
+    fn now(&self) -> Moment {
+        let now = self.clock.now();
+        let next = self.next.lock().pop_front();
+        next.into_iter().for_each(|next| next());
+        now
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_another_caller_promotes_a_moment_later_is_issued() {
+    let world = SmallWorld::start().await;
+    let deploy = world.grant("tenant-a/deploy");
+    world.mint.token(&deploy, NOTHING).await.unwrap();
+    let (grant, kid) = (
+        world.grant("tenant-a/prod"),
+        world.hub.rotate_key().unwrap(),
+    );
+    let refused = world.mint.token(&grant, NOTHING).await.unwrap_err();
+    assert_eq!(refused.reason(), Reason::KeySettling);
+    world
+        .clock
+        .advance(ACTIVATION_DELAY - Duration::from_secs(1));
+
+    let published = world.publisher.reader().current().unwrap();
+    let key = MintKey::of(&grant, published.issuer.clone(), None);
+    let (cache, clock) = (world.mint.cache.clone(), Arc::clone(&world.clock));
+    let promote = move || {
+        clock.advance(Duration::from_secs(1));
+        cache.promote(clock.now(), &published);
+    };
+    let parts = &world.mint.parts;
+    let mint = Mint {
+        parts: Arc::new(MintParts {
+            hub: Arc::clone(&parts.hub),
+            publisher: parts.publisher.clone(),
+            own: parts.own.clone(),
+            guard: parts.guard.clone(),
+            clock: Arc::new(InterruptedClock {
+                clock: Arc::clone(&world.clock),
+                // The first reading is when the caller begins to wait, the second when it looks.
+                next: Mutex::new(VecDeque::from([
+                    Box::new(|| {}) as Box<dyn FnOnce() + Send>,
+                    Box::new(promote),
+                ])),
+            }),
+            random: Arc::clone(&parts.random),
+            metrics: parts.metrics.clone(),
+            activation_delay: ACTIVATION_DELAY,
+        }),
+        ..world.mint.clone()
+    };
+    let minted = mint.wait_until_active(&key, NOTHING).await.unwrap();
+    assert_eq!(minted.token.kid(), kid);
 }
 
 #[tokio::test]

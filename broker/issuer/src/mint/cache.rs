@@ -15,18 +15,18 @@ use keyferry_api::reason::Reason;
 use keyferry_api::service_account::ServiceAccountIdentity;
 use keyferry_core::authorise::Grant;
 use keyferry_keys::bound_token::BoundToken;
-use moka::notification::RemovalCause;
-use moka::sync::Cache;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::counted_cache::{CacheLimits, CountedCache, OfNamespace};
 use super::gate::Gate;
 use crate::publication::Published;
 
-/// The maximum number of cached tokens.
-const CAPACITY: u64 = 50_000;
-/// The maximum number of cached tokens of one namespace: a tenant must not evict the tokens of
-/// others.
-const MAX_PER_NAMESPACE: usize = 1_000;
+/// How many tokens are cached, in all and of one namespace.
+const LIMITS: CacheLimits = CacheLimits {
+    all: 50_000,
+    per_namespace: 1_000,
+    lifetime: lifetime::MAX,
+};
 /// How long after a renewal attempt the next one may start.
 const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -52,6 +52,12 @@ impl MintKey {
             issuer,
             key_set,
         }
+    }
+}
+
+impl OfNamespace for MintKey {
+    fn namespace(&self) -> &Namespace {
+        &self.identity.account.namespace
     }
 }
 
@@ -88,30 +94,16 @@ impl CachedToken {
 
 #[derive(Clone)]
 pub(super) struct CachedTokens {
-    tokens: Cache<MintKey, Arc<CachedToken>>,
+    tokens: CountedCache<MintKey, CachedToken>,
     /// Tokens whose key is not active yet.
     waiting: Arc<Mutex<HashMap<MintKey, CachedToken>>>,
-    per_namespace: Arc<Mutex<HashMap<Namespace, usize>>>,
 }
 
 impl Default for CachedTokens {
     fn default() -> Self {
-        let per_namespace: Arc<Mutex<HashMap<Namespace, usize>>> = Arc::default();
-        let counts = Arc::clone(&per_namespace);
-        let listener = move |key: Arc<MintKey>, _: Arc<CachedToken>, cause: RemovalCause| {
-            if cause != RemovalCause::Replaced {
-                decrement_count(&counts, &key.identity.account.namespace);
-            }
-        };
-        let tokens = Cache::builder()
-            .max_capacity(CAPACITY)
-            .time_to_live(lifetime::MAX)
-            .eviction_listener(listener)
-            .build();
         Self {
-            tokens,
+            tokens: CountedCache::new(LIMITS),
             waiting: Arc::default(),
-            per_namespace,
         }
     }
 }
@@ -140,19 +132,12 @@ impl CachedTokens {
         Some(Arc::clone(&entry.token))
     }
 
-    /// Checks that the key's namespace may cache one more token.
+    /// Checks that the key's namespace may cache this token.
     pub(super) fn check_room(&self, key: &MintKey) -> Result<(), Reason> {
-        // Looked up before locking: the cache may call the eviction listener, which takes the same
-        // lock.
-        let is_cached = self.tokens.contains_key(key);
-        let counts = self.per_namespace.lock();
-        let full = counts
-            .get(&key.identity.account.namespace)
-            .is_some_and(|count| *count >= MAX_PER_NAMESPACE);
-        if full && !is_cached {
-            Err(Reason::TenantLimitReached)
-        } else {
+        if self.tokens.has_room(key) {
             Ok(())
+        } else {
+            Err(Reason::TenantLimitReached)
         }
     }
 
@@ -197,19 +182,14 @@ impl CachedTokens {
 
     /// Caches a token, and replaces an earlier one of the same key.
     pub(super) fn insert(&self, key: MintKey, entry: CachedToken) {
-        if !self.tokens.contains_key(&key) {
-            let mut counts = self.per_namespace.lock();
-            *counts
-                .entry(key.identity.account.namespace.clone())
-                .or_default() += 1;
-        }
-        // A renewal keeps the time of last use: only callers keep a token in the cache.
-        if let Some(before) = self.tokens.get(&key) {
+        self.tokens.insert(key, |before| {
+            // A renewal keeps the time of last use: only callers keep a token in the cache.
+            if let Some(before) = before {
+                let last_used = before.last_used.load(Ordering::Relaxed);
+                entry.last_used.store(last_used, Ordering::Relaxed);
+            }
             entry
-                .last_used
-                .store(before.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        self.tokens.insert(key, Arc::new(entry));
+        });
     }
 
     /// Returns the tokens to renew now, and drops expired ones. A token that was not used within
@@ -217,13 +197,13 @@ impl CachedTokens {
     pub(super) fn due_renewals(&self, now: Moment) -> Vec<(MintKey, Grant)> {
         let seconds = now.mono.as_secs();
         let mut due = Vec::new();
-        for (key, entry) in &self.tokens {
+        for (key, entry) in self.tokens.iter() {
             let idle = seconds.saturating_sub(entry.last_used.load(Ordering::Relaxed));
             let is_retry_due = seconds.saturating_sub(entry.last_tried.load(Ordering::Relaxed))
                 >= MIN_RENEWAL_INTERVAL.as_secs();
             let is_old = entry.token.age(now) >= entry.refresh_after;
             if entry.token.remaining_lifetime(now).is_none() {
-                self.tokens.invalidate(&*key);
+                self.tokens.remove(&key);
             } else if is_old
                 && is_retry_due
                 && !self.lock_waiting().contains_key(&*key)
@@ -238,20 +218,10 @@ impl CachedTokens {
 
     pub(super) fn remove(&self, key: &MintKey) {
         self.lock_waiting().remove(key);
-        self.tokens.invalidate(key);
+        self.tokens.remove(key);
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.tokens.entry_count()
-    }
-}
-
-fn decrement_count(counts: &Mutex<HashMap<Namespace, usize>>, namespace: &Namespace) {
-    let mut counts = counts.lock();
-    if let Some(count) = counts.get_mut(namespace) {
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            counts.remove(namespace);
-        }
+        self.tokens.len()
     }
 }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use keyferry_api::config;
 use keyferry_controller::context::Context;
 use keyferry_controller::delivery::{CredentialSources, Deliveries};
@@ -13,8 +12,8 @@ use keyferry_controller::tasks::run_policy_assembly;
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::object_store::{Collection, Faults, ObjectStore};
-use keyferry_hub::ports::{HubError, HubFacts};
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
+use keyferry_hub::testing::OwnUser;
 use keyferry_issuer::client_key::SystemClientKeys;
 use keyferry_issuer::testing::{
     CONFIGURATION, FakeClock, FakeObjects, SmallWorld, activation_delay,
@@ -22,9 +21,7 @@ use keyferry_issuer::testing::{
 use keyferry_platform::clock::Clock;
 use keyferry_platform::policy_store::PolicyWriter;
 use keyferry_platform::random::SystemRandomness;
-use keyferry_platform::target_connection::TargetAddress;
-use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
-use secrecy::SecretString;
+use keyferry_platform::testing::SilentTargets;
 use serde_json::{Value, json};
 
 use crate::cost::Cost;
@@ -34,30 +31,6 @@ const ACCESSES: usize = 10;
 const DELIVERIES: usize = 16;
 const MAX_STALE: Duration = Duration::from_secs(300);
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
-
-struct NoProbe;
-
-impl TargetProbe for NoProbe {
-    fn try_token<'a>(
-        &'a self,
-        _: &'a TargetAddress,
-        _: &'a SecretString,
-    ) -> BoxFuture<'a, ProbeAnswer> {
-        Box::pin(async { ProbeAnswer::Refused })
-    }
-}
-
-struct NoFacts;
-
-impl HubFacts for NoFacts {
-    fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>> {
-        Box::pin(async { Ok("system:serviceaccount:keyferry-system:keyferry".to_owned()) })
-    }
-}
 
 /// Writes a target, and the accesses to it.
 fn put_objects(objects: &FakeObjects, created: &str) {
@@ -150,7 +123,7 @@ pub(crate) async fn reconciled_accesses() -> Cost {
         targets: targets.reader(),
         author_policy: author_policy.reader(),
         objects: Arc::<FakeObjects>::clone(&objects),
-        probe: Arc::new(NoProbe),
+        probe: Arc::new(SilentTargets),
         leadership: leadership.reader(),
         clock: clock(),
         random: Arc::new(SystemRandomness::default()),
@@ -159,7 +132,7 @@ pub(crate) async fn reconciled_accesses() -> Cost {
     let sources = CredentialSources {
         mint: world.new_mint(),
         client_keys: Arc::new(SystemClientKeys),
-        facts: Arc::new(NoFacts),
+        facts: Arc::<OwnUser>::default(),
         audit: Arc::<CountedLog>::clone(&log),
         activation_delay: activation_delay(),
     };

@@ -41,12 +41,10 @@ use keyferry_platform::metrics::Metrics;
 use keyferry_platform::policy_store::{PolicyReader, PolicyWriter};
 use keyferry_platform::random::Random;
 use keyferry_platform::reload_signal::ReloadSignal;
-use keyferry_platform::target_connection::TargetAddress;
-use keyferry_platform::target_probe::{ProbeAnswer, TargetProbe};
+use keyferry_platform::testing::SilentTargets;
 use keyferry_server::authenticate::Authenticator;
 use keyferry_server::broker::{Broker, BrokerParts};
 use keyferry_server::delegate::Delegations;
-use secrecy::SecretString;
 use tokio::task::JoinSet;
 
 use crate::draw::{SeededRandomness, draw};
@@ -91,19 +89,6 @@ struct Parts {
     targets: TargetReader,
     leadership: LeadershipReader,
     mint: Mint,
-}
-
-/// No target answers: the accesses ask for no probe.
-struct NoProbe;
-
-impl TargetProbe for NoProbe {
-    fn try_token<'a>(
-        &'a self,
-        _: &'a TargetAddress,
-        _: &'a SecretString,
-    ) -> futures::future::BoxFuture<'a, ProbeAnswer> {
-        Box::pin(async { ProbeAnswer::Refused })
-    }
 }
 
 impl Replica {
@@ -354,7 +339,7 @@ impl Parts {
             targets: self.targets.clone(),
             author_policy: author_policy.reader(),
             objects: Arc::new(self.port.clone()),
-            probe: Arc::new(NoProbe),
+            probe: Arc::new(SilentTargets),
             leadership: self.leadership.clone(),
             clock,
             random: Arc::clone(&self.random),

@@ -11,8 +11,8 @@ use keyferry_core::audit::AuditRecord;
 use keyferry_hub::admission_policy::{AdmissionPolicyWriter, Standing};
 use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::object_store::{Collection, Faults, ObjectStore};
-use keyferry_hub::ports::{HubError, HubFacts};
 use keyferry_hub::targets::{Readiness, TargetState, TargetWriter};
+use keyferry_hub::testing::OwnUser;
 use keyferry_issuer::client_key::{ClientKeys, SystemClientKeys};
 use keyferry_issuer::testing::{
     CONFIGURATION, FakeClock, FakeObjects, SmallWorld, activation_delay,
@@ -280,36 +280,6 @@ impl Bench {
     /// Returns the latest expiry of all tokens that an object ever contained.
     pub(super) fn last_end(&self) -> Option<jiff::Timestamp> {
         self.objects.every_version().iter().filter_map(expiry).max()
-    }
-}
-
-/// The user name under which the hub knows Keyferry.
-pub(super) const KEYFERRY: &str = "system:serviceaccount:keyferry-system:keyferry";
-
-/// Answers as the hub does when Keyferry asks who it is.
-#[derive(Default)]
-pub(super) struct OwnUser(Mutex<Option<fn() -> HubError>>);
-
-impl OwnUser {
-    /// Refuses the question like this from now on.
-    pub(super) fn refuse(&self, refusal: Option<fn() -> HubError>) {
-        *self.0.lock() = refusal;
-    }
-}
-
-impl HubFacts for OwnUser {
-    fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>> {
-        let refusal = *self.0.lock();
-        Box::pin(async move {
-            match refusal {
-                Some(refusal) => Err(refusal()),
-                None => Ok(KEYFERRY.to_owned()),
-            }
-        })
     }
 }
 

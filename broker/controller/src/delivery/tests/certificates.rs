@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_hub::ports::HubError;
+use keyferry_hub::testing::OWN_USER;
 use keyferry_issuer::testing::Failing;
 use keyferry_platform::clock::Clock;
 use rcgen::{
@@ -14,7 +15,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-use super::bench::{ACCESS, Bench, KEYFERRY, annotation};
+use super::bench::{ACCESS, Bench, annotation};
 use crate::delivery::{Deliveries, Next};
 
 const SECRET: &str = "/api/v1/namespaces/tenant-a/secrets/apps-client-tls";
@@ -337,7 +338,7 @@ async fn renamed_deliveries_cost_a_bounded_number_of_requests() {
 /// user who made them.
 #[tokio::test]
 async fn only_keyferrys_own_requests_count_for_a_tenant() {
-    for (user, counts) in [("mallory", false), (KEYFERRY, true)] {
+    for (user, counts) in [("mallory", false), (OWN_USER, true)] {
         let (bench, process) = begun(json!({ "maxLifetime": "1h" })).await;
         let now = bench.world.clock.now().wall.to_string();
         for number in 0..64 {
