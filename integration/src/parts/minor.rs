@@ -16,8 +16,8 @@ pub enum Minor {
 const NEWEST: &str = "KEYFERRY_NEWEST_MINOR";
 
 impl Minor {
-    /// The newest minor version of this run, which hubs and most targets have: 1.37, or the one that
-    /// `KEYFERRY_NEWEST_MINOR` names. With 1.33, the hub is of the oldest too.
+    /// The newest minor version of this run, which hubs and most targets have: 1.37, or 1.36 with
+    /// `KEYFERRY_NEWEST_MINOR=1.36`.
     pub fn newest() -> Self {
         Self::named_newest().unwrap_or(Self::V1_37)
     }
@@ -30,9 +30,8 @@ impl Minor {
         match std::env::var(NEWEST).as_deref() {
             Err(_) | Ok("1.37") => Ok(Self::V1_37),
             Ok("1.36") => Ok(Self::V1_36),
-            Ok("1.33") => Ok(Self::V1_33),
             Ok(other) => Err(format!(
-                "{NEWEST} is {other}, but suites run with 1.33, 1.36 or 1.37"
+                "{NEWEST} is {other}, but suites run with 1.36 or 1.37"
             )),
         }
     }
