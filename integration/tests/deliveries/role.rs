@@ -73,7 +73,9 @@ pub(crate) async fn a_role_leads_to_the_cluster_of_its_base(world: Arc<OnHub>) -
     assert_eq!(of_base["status"]["usernamePrefix"], "hub:");
 
     for name in ["roles-prod", "roles-view"] {
-        let delivery = json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }] });
+        let delivery = json!({ "deliveries": [
+            { "name": "s", "type": "KubeConfigSecret" }, { "name": "http", "type": "HTTP" },
+        ] });
         world.put_access(TENANT, name, name, &delivery).await?;
         let condition = "TargetAuthenticates";
         world
@@ -169,11 +171,11 @@ async fn it_comes_and_goes_under_load(world: &OnHub, role: &Value) -> TestResult
     let own = caller_token(&world.hub, TENANT, RECONCILER).await?;
     let base = (own.clone(), format!("{TENANT}/roles-prod"));
     let load = Load::start(&world.broker, vec![base; 4]);
+    let of_role = format!("{TENANT}/roles-view");
     let until_answered = async |status: u16| -> TestResult {
         let limit = Instant::now() + Duration::from_secs(60);
         loop {
-            let answer = world.broker.exchange(&own, &format!("{TENANT}/roles-view"));
-            let answer = answer.await?;
+            let answer = world.broker.exchange(&own, &of_role).await?;
             if answer.status == status {
                 return Ok(());
             }

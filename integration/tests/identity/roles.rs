@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec, Whom};
-use keyferry_integration::parts::Minor;
 use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{
@@ -135,19 +134,19 @@ fn status_of(answer: Result<Value, keyferry_integration::rest::RestError>) -> Op
 pub(crate) async fn a_role_has_no_right_of_its_account_on_the_newest(
     stage: Arc<Stage>,
 ) -> TestResult {
-    a_role_has_no_right_of_its_account(&stage, Minor::newest(), "roles-newest").await
+    a_role_has_no_right_of_its_account(&stage, stage.hub(), "roles-newest").await
 }
 
 pub(crate) async fn a_role_has_no_right_of_its_account_on_1_33(stage: Arc<Stage>) -> TestResult {
-    a_role_has_no_right_of_its_account(&stage, Minor::V1_33, "roles-oldest").await
+    a_role_has_no_right_of_its_account(&stage, stage.old_hub(), "roles-oldest").await
 }
 
+/// The target is of the hub's minor version.
 async fn a_role_has_no_right_of_its_account(
     stage: &Stage,
-    minor: Minor,
+    hub: &Arc<ControlPlane>,
     namespace: &str,
 ) -> TestResult {
-    let hub = stage.hub();
     make_tenant(hub, namespace, &["agent", "outsider"]).await?;
     let (agent, outsider) = (
         format!("{namespace}:agent"),
@@ -156,7 +155,7 @@ async fn a_role_has_no_right_of_its_account(
     let spec = BrokerSpec::of_hub(namespace, hub);
     let discovery_url = spec.discovery_url()?;
     let trust = RoleTrust {
-        issuer: "https://hub.keyferry.test",
+        issuer: &format!("https://{}.keyferry.test", hub.name()),
         discovery_url: &discovery_url,
         discovery_ca: stage.ca().cert_pem(),
         base: BASE,
@@ -165,7 +164,7 @@ async fn a_role_has_no_right_of_its_account(
         role_accounts: &[&agent],
     };
     let target = ControlPlaneSpec {
-        minor,
+        minor: hub.minor(),
         authentication_config: Some(trust.configuration()),
         ..ControlPlaneSpec::named(&format!("{namespace}-target"))
     };
@@ -311,7 +310,7 @@ async fn it_comes_and_goes_under_load(
                 removed = Some((targets.remove(1), of_role));
             })
             .await?;
-        answers("NotGranted").await?;
+        answers("TargetNotGranted").await?;
         let (mut role, of_role): (Target, Vec<Access>) = removed.ok_or("no role")?;
         role.further = role.further.replace("  suspend: true\n", "");
         broker
