@@ -11,6 +11,7 @@
 )]
 
 mod commands;
+mod connections;
 mod cost;
 mod deliveries;
 mod hub_objects;
@@ -29,7 +30,7 @@ use self::table::{BUDGETS, Budget, render_table};
 type Measurement = fn() -> Pin<Box<dyn Future<Output = Cost>>>;
 
 /// The measurement of each row, by the row's kind.
-const MEASUREMENTS: [(&str, Measurement); 15] = [
+const MEASUREMENTS: [(&str, Measurement); 16] = [
     ("ServiceAccount", || {
         Box::pin(hub_objects::service_accounts())
     }),
@@ -63,6 +64,10 @@ const MEASUREMENTS: [(&str, Measurement); 15] = [
     ("request, new access each", || {
         Box::pin(requests::issued_tokens())
     }),
+    (
+        "connection",
+        || Box::pin(connections::largest_connections()),
+    ),
     ("`keyferry fleet`: TargetAccess", || {
         Box::pin(commands::fleet_accesses())
     }),

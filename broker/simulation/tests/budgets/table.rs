@@ -28,7 +28,7 @@ const fn cost(peak: usize, kept: usize, hub_calls: usize, audit_bytes: usize) ->
 }
 
 /// The rows of the table.
-pub(crate) const BUDGETS: [Budget; 15] = [
+pub(crate) const BUDGETS: [Budget; 16] = [
     Budget {
         kind: "ServiceAccount",
         form: "10 of 1.5 MiB",
@@ -106,6 +106,12 @@ pub(crate) const BUDGETS: [Budget; 15] = [
         form: "50",
         limit: "1,000 cached tokens of a namespace",
         bound: cost(MIB, 512 * KIB, 155, 128 * KIB),
+    },
+    Budget {
+        kind: "connection",
+        form: "256, each with 31 KiB of a head and a certificate chain of 7 KiB",
+        limit: "256 of an address",
+        bound: cost(20 * MIB, 20 * MIB, 0, 0),
     },
     Budget {
         kind: "`keyferry fleet`: TargetAccess",
