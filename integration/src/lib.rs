@@ -57,6 +57,7 @@ pub mod rendered;
 pub mod rest;
 pub mod runner;
 pub mod spire;
+pub mod traefik;
 pub mod transcript;
 pub mod user_home;
 pub mod wait;

@@ -59,6 +59,8 @@ pub enum Part {
     FluxOperator,
     /// The OCI registry of the CNCF's distribution project.
     Registry,
+    /// Traefik, a controller of the Gateway API and of Ingresses.
+    Traefik,
     /// Our small program on the code with which Argo CD reads its cluster Secrets.
     ArgoCd,
     /// Our small program on the library that reads ClusterProfiles.
@@ -167,6 +169,7 @@ impl Part {
             Self::HelmController => "helm-controller",
             Self::FluxOperator => "flux-operator",
             Self::Registry => "registry",
+            Self::Traefik => "traefik",
             Self::ArgoCd => "argocd",
             Self::ClusterInventory => "cluster-inventory",
             Self::Distribution(distribution) => distribution.binary(),
@@ -195,6 +198,7 @@ impl Part {
             Self::HelmController => "v1.6.4",
             Self::FluxOperator => "v0.59.0",
             Self::Registry => "v3.1.2",
+            Self::Traefik => "v3.7.13",
             Self::ArgoCd => "v3.3.0",
             Self::ClusterInventory => "v0.1.3",
             Self::Distribution(distribution) => distribution.version(),
@@ -222,6 +226,7 @@ impl Part {
             Self::HelmController => "helm-controller",
             Self::FluxOperator => "flux-operator",
             Self::Registry => "registry",
+            Self::Traefik => "traefik",
             Self::ArgoCd => "argocd",
             Self::ClusterInventory => "cluster-inventory",
             Self::Distribution(distribution) => distribution.directory(),
@@ -242,7 +247,7 @@ impl Part {
             Self::Oracle(release) if !OracleRelease::ALL.contains(&release) => "weekly",
             Self::ApiServer(Minor::V1_36) => "weekly",
             Self::Node(part) if !part.is_ours() => "weekly",
-            Self::HelmController | Self::FluxOperator | Self::Registry => "weekly",
+            Self::HelmController | Self::FluxOperator | Self::Registry | Self::Traefik => "weekly",
             Self::ControllerManager | Self::Kubectl if Minor::newest() == Minor::V1_36 => "weekly",
             Self::Oracle(_) => "parts",
             _ if self.is_ours() => "clients",
@@ -289,6 +294,7 @@ impl Part {
             Self::HelmController => "github.com/fluxcd/helm-controller",
             Self::FluxOperator => "github.com/controlplaneio-fluxcd/flux-operator/cmd/operator",
             Self::Registry => "github.com/distribution/distribution/v3/cmd/registry",
+            Self::Traefik => "github.com/traefik/traefik/v3/cmd/traefik",
             Self::ClientGo
             | Self::KeylessSigner
             | Self::Oracle(_)
@@ -310,15 +316,9 @@ impl Part {
             Self::ClusterInventory => "sigs.k8s.io/cluster-inventory-api",
             Self::SecretReader(_) => "sigs.k8s.io/kueue",
             Self::FluxOperator => "github.com/controlplaneio-fluxcd/flux-operator",
+            Self::Traefik => "github.com/traefik/traefik/v3",
             _ => self.package(),
         }
-    }
-
-    /// A file that the program embeds and its module lacks. The build uses a placeholder, so the
-    /// program lacks this feature.
-    fn missing_file(self) -> Option<&'static str> {
-        // The web interface, which a build with npm makes. Tests do not start it.
-        (self == Self::FluxOperator).then_some("web/dist/index.html")
     }
 
     /// The seconds of a cold build on two cores. Printed only, never used as a timeout.
@@ -340,6 +340,7 @@ impl Part {
             Self::HelmController => 100,
             Self::FluxOperator => 150,
             Self::Registry => 60,
+            Self::Traefik => 400,
             Self::ArgoCd => 100,
             Self::Distribution(distribution) => distribution.expected_seconds(),
             Self::SecretReader(reader) => reader.expected_seconds(),
@@ -486,7 +487,12 @@ impl Parts {
     /// Returns the source folder of a pinned tool, for files beside its program such as its CRDs.
     /// Go downloads it once.
     pub async fn module(&self, part: Part) -> Result<PathBuf, PartError> {
-        module::folder(&self.manifest(part), part).await
+        self.library(part, part.module()).await
+    }
+
+    /// Returns the source folder of a library of a pinned tool, in the version that its go.mod pins.
+    pub async fn library(&self, part: Part, module: &str) -> Result<PathBuf, PartError> {
+        module::folder(&self.manifest(part), part, module).await
     }
 
     /// Returns a client in another language, ready to run; installs it once if it is not in the

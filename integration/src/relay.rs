@@ -1,8 +1,9 @@
 //! A TCP relay in front of a server. It can force all clients to connect again, as when a load
 //! balancer is replaced.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub struct Relay {
 #[derive(Debug, Default)]
 struct Connections {
     accepted: AtomicU64,
+    clients: Mutex<BTreeSet<IpAddr>>,
     /// The connections since the last [`Relay::renew`] listen to this: `true` asks them to end.
     present: Mutex<watch::Sender<bool>>,
 }
@@ -58,8 +60,8 @@ impl Relay {
         let connections = Arc::new(Connections::default());
         let counted = Arc::clone(&connections);
         let accepting = tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let end = counted.accept();
+            while let Ok((client, peer)) = listener.accept().await {
+                let end = counted.accept(peer.ip());
                 tokio::spawn(async move {
                     // Either side may break off at any time. The other side then sees its
                     // connection end, so there is no error to report.
@@ -79,9 +81,19 @@ impl Relay {
         format!("https://{}", self.address)
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The number of connections so far.
     pub fn accepted(&self) -> u64 {
         self.connections.accepted.load(Ordering::Relaxed)
+    }
+
+    /// The addresses of all clients so far.
+    pub fn client_addresses(&self) -> BTreeSet<IpAddr> {
+        self.connections.clients.lock().clone()
     }
 
     /// Ends each open connection once it is quiet, and returns when all of them have ended. New
@@ -100,8 +112,9 @@ impl Drop for Relay {
 }
 
 impl Connections {
-    fn accept(&self) -> watch::Receiver<bool> {
+    fn accept(&self, client: IpAddr) -> watch::Receiver<bool> {
         self.accepted.fetch_add(1, Ordering::Relaxed);
+        self.clients.lock().insert(client);
         self.present().subscribe()
     }
 

@@ -5,6 +5,7 @@ mod audience;
 mod deploy;
 mod foreign_cluster;
 mod forged;
+pub(crate) mod gateway;
 mod passthrough;
 mod refused_start;
 mod shapes;

@@ -109,6 +109,7 @@ fn main() -> ExitCode {
         .suite("installed_pods", node::installed())
         .suite("previous_version", previous_version::suite())
         .suite("spire", ci::spire::suite())
+        .suite("gateway", ci::gateway::suite())
         .suite("image_digest", node::image_digest())
         .suite("long_rotation", rotation::long::suite())
         .main()

@@ -22,6 +22,29 @@ pub(super) const STRIPPED: &str = "-s -w";
 
 const PROGRESS: Duration = Duration::from_secs(30);
 
+impl Part {
+    /// A file that the program embeds and its module lacks: the web interface, which a build with npm
+    /// makes. The build uses a placeholder, so the program lacks this feature.
+    fn missing_file(self) -> Option<&'static str> {
+        match self {
+            Self::FluxOperator => Some("web/dist/index.html"),
+            Self::Traefik => Some("webui/static/index.html"),
+            _ => None,
+        }
+    }
+
+    /// A file of the module, a package that it imports, and the package beside go.mod that the build
+    /// takes instead.
+    fn replaced_import(self) -> Option<[&'static str; 3]> {
+        // The clients of 200 DNS providers would be most of the build. Tests request no certificate.
+        (self == Self::Traefik).then_some([
+            "pkg/provider/acme/provider.go",
+            "github.com/go-acme/lego/v5/providers/dns",
+            "keyferry.dev/integration/traefik",
+        ])
+    }
+}
+
 /// The path of the binary in the cache: `<cache>/<directory>-<first 16 hex digits of sha256 of
 /// go.mod, go.sum, *.go and other *.mod, *.sum, and linker flags that set versions>/<binary>`.
 pub(super) fn cached(manifest: &Path, cache: &Path, part: Part) -> Result<PathBuf, PartError> {
@@ -165,7 +188,7 @@ async fn patched_modules(
     part: Part,
     patch: Patch,
 ) -> Result<PathBuf, PartError> {
-    let module = module::folder(manifest, part).await?;
+    let module = module::folder(manifest, part, part.module()).await?;
     let copy = folder.join(format!("{}-source", part.binary()));
     let _ = std::fs::remove_dir_all(&copy);
     // The files of Go's module cache are read-only.
@@ -194,8 +217,8 @@ fn folder_of(binary: &Path) -> PathBuf {
     binary.parent().unwrap_or(binary).to_owned()
 }
 
-/// Copies the part's module, adds the file that it lacks, and returns a go.mod that takes the copy.
-/// `go build -overlay` would add the file too, but not below Go's module cache.
+/// Copies the part's module, adds the file that it lacks, replaces an import, and returns a go.mod
+/// that takes the copy. `go build -overlay` would add the file too, but not below Go's module cache.
 async fn completed(
     manifest: &Path,
     binary: &Path,
@@ -204,7 +227,7 @@ async fn completed(
     let Some(missing) = part.missing_file() else {
         return Ok(None);
     };
-    let module = module::folder(manifest, part).await?;
+    let module = module::folder(manifest, part, part.module()).await?;
     let copy = binary.with_file_name("module");
     let modfile = binary.with_file_name("completed.mod");
     let failed = |source| cache_error(&copy, source);
@@ -217,6 +240,11 @@ async fn completed(
         std::fs::create_dir_all(parent).map_err(failed)?;
     }
     std::fs::write(&file, "placeholder").map_err(failed)?;
+    if let Some([file, import, replacement]) = part.replaced_import() {
+        let file = copy.join(file);
+        let text = std::fs::read_to_string(&file).map_err(failed)?;
+        std::fs::write(&file, text.replace(import, replacement)).map_err(failed)?;
+    }
     let pinned = std::fs::read_to_string(manifest.join("go.mod")).map_err(failed)?;
     let replaced = format!(
         "{pinned}\nreplace {} => {}\n",

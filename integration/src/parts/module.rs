@@ -1,4 +1,4 @@
-//! Finds the source folder of a pinned tool in Go's module cache.
+//! Finds the source folder of a pinned tool, or of a library of it, in Go's module cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,7 +10,11 @@ use super::build::TOOLCHAIN;
 use super::{Part, PartError};
 
 /// Asks Go for the folder. Go downloads the module if necessary and checks it against go.sum.
-pub(super) async fn folder(manifest: &Path, part: Part) -> Result<PathBuf, PartError> {
+pub(super) async fn folder(
+    manifest: &Path,
+    part: Part,
+    module: &str,
+) -> Result<PathBuf, PartError> {
     let unavailable = |why: String| PartError::Unavailable {
         part: part.binary(),
         version: part.version(),
@@ -19,7 +23,7 @@ pub(super) async fn folder(manifest: &Path, part: Part) -> Result<PathBuf, PartE
     let output = Command::new("go")
         .current_dir(manifest)
         .env("GOTOOLCHAIN", TOOLCHAIN)
-        .args(["mod", "download", "-json", part.module()])
+        .args(["mod", "download", "-json", module])
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output()

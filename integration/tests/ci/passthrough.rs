@@ -44,30 +44,7 @@ pub(crate) async fn a_hosted_runner_comes_through_a_tls_passthrough(
     let record = stage.broker.audit_of(&exchanged.request_id)?;
     assert_eq!(record["callerTokenId"], "through-the-proxy");
 
-    // The routes of the token API alone, and of its health nothing but ok.
-    for (path, status, body) in [
-        ("/healthz", 200, Some("ok\n")),
-        ("/readyz", 200, Some("ok\n")),
-        ("/openapi.json", 200, None),
-        ("/.well-known/oauth-authorization-server", 200, None),
-        (
-            "/v1/namespaces/tenant-a/accesses/prod/kubeconfig",
-            401,
-            None,
-        ),
-        ("/metrics", 404, None),
-        ("/statusz", 404, None),
-        ("/debug/pprof/", 404, None),
-        ("/openid/v1/jwks", 404, None),
-        ("/.well-known/openid-configuration", 404, None),
-        ("/api/v2/flux/namespaces/tenant-a/targets", 404, None),
-        ("/", 404, None),
-    ] {
-        let response = http.get(format!("{url}{path}")).send().await?;
-        assert_eq!(response.status(), status, "{path}");
-        let text = response.text().await?;
-        assert!(body.is_none_or(|body| body == text), "{path}: {text}");
-    }
+    token_api_alone_is_served(&http, &url).await?;
 
     // Another name, no name, and what is not TLS reach nothing.
     let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -107,6 +84,34 @@ pub(crate) async fn a_hosted_runner_comes_through_a_tls_passthrough(
     while let Err(error) = exchange_at(&next, &url, &token, "tenant-a/prod").await {
         assert!(Instant::now() < limit, "{error}: {}", proxy.logs_tail(20));
         tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}
+
+/// The routes of the token API alone, and of its health nothing but ok.
+pub(crate) async fn token_api_alone_is_served(http: &reqwest::Client, url: &str) -> TestResult {
+    for (path, status, body) in [
+        ("/healthz", 200, Some("ok\n")),
+        ("/readyz", 200, Some("ok\n")),
+        ("/openapi.json", 200, None),
+        ("/.well-known/oauth-authorization-server", 200, None),
+        (
+            "/v1/namespaces/tenant-a/accesses/prod/kubeconfig",
+            401,
+            None,
+        ),
+        ("/metrics", 404, None),
+        ("/statusz", 404, None),
+        ("/debug/pprof/", 404, None),
+        ("/openid/v1/jwks", 404, None),
+        ("/.well-known/openid-configuration", 404, None),
+        ("/api/v2/flux/namespaces/tenant-a/targets", 404, None),
+        ("/", 404, None),
+    ] {
+        let response = http.get(format!("{url}{path}")).send().await?;
+        assert_eq!(response.status(), status, "{path}");
+        let text = response.text().await?;
+        assert!(body.is_none_or(|body| body == text), "{path}: {text}");
     }
     Ok(())
 }
