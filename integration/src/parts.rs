@@ -340,7 +340,7 @@ impl Part {
             Self::HelmController => 100,
             Self::FluxOperator => 150,
             Self::Registry => 60,
-            Self::Traefik => 400,
+            Self::Traefik => 240,
             Self::ArgoCd => 100,
             Self::Distribution(distribution) => distribution.expected_seconds(),
             Self::SecretReader(reader) => reader.expected_seconds(),
