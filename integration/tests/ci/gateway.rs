@@ -337,7 +337,8 @@ async fn install_kinds(stage: &Stage) -> TestResult {
     let group = "/apis/gateway.networking.k8s.io/v1";
     for kind in ["gatewayclasses", "gateways", "tlsroutes"] {
         let path = format!("{group}/{kind}");
-        let served = async || Ok(admin.exists(&path).await?);
+        // At first the apiserver answers 404, then 429.
+        let served = async || Ok(admin.get(&path).await.is_ok());
         until(&path, ROUTED_LIMIT, served).await?;
     }
     let class = json!({
