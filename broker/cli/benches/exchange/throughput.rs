@@ -146,7 +146,7 @@ async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
     for round in order.turns.chunks(TURNS * count) {
         let mut turns = vec![Vec::new(); count];
         for index in round {
-            empty_audit_log(stage)?;
+            stage.ground.empty_audit_log()?;
             let turn = measured.next().await?;
             turns.get_mut(*index).ok_or("a turn of nobody")?.push(turn);
         }
@@ -154,7 +154,7 @@ async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
             subject.samples.extend(Sample::of(turns));
         }
     }
-    empty_audit_log(stage)
+    stage.ground.empty_audit_log()
 }
 
 /// Sends one request, so that the size of the response is known and every required token is minted.
@@ -194,13 +194,4 @@ async fn empty(stage: &Stage, like: &Subject, name: &'static str) -> Outcome<Sub
     let bytes = empty_handler::body_length(like.size, short);
     let address = empty_handler::serve_here(&stage.ground, bytes).await?;
     probe(stage, address.port(), requests(), name).await
-}
-
-/// Truncates the audit log. The log is opened for appending, so truncating it only keeps disk use
-/// small.
-fn empty_audit_log(stage: &Stage) -> Outcome<()> {
-    Ok(std::fs::OpenOptions::new()
-        .write(true)
-        .open(stage.ground.file("audit.jsonl"))?
-        .set_len(0)?)
 }

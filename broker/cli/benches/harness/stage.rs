@@ -107,6 +107,15 @@ impl Ground {
         self.folder.path().join(name)
     }
 
+    /// Truncates the audit log. The log is opened for appending, so truncating it only keeps disk
+    /// use small.
+    pub fn empty_audit_log(&self) -> Outcome<()> {
+        Ok(std::fs::OpenOptions::new()
+            .write(true)
+            .open(self.file("audit.jsonl"))?
+            .set_len(0)?)
+    }
+
     /// Writes `config.yaml` with a new ServerConfiguration and these objects.
     pub fn configure(&self, objects: &str) -> Outcome<Ports> {
         let ports = Ports::free()?;

@@ -58,9 +58,14 @@ pub async fn probe(address: SocketAddr, ca_pem: &str, request: &[u8]) -> Outcome
 impl TlsConnection {
     /// Connects and completes the handshake.
     pub async fn open(address: SocketAddr, config: Arc<ClientConfig>) -> Outcome<Self> {
-        let stream = TcpStream::connect(address).await?;
+        Self::over(TcpStream::connect(address).await?, config).await
+    }
+
+    /// Completes the handshake over a connected socket.
+    pub async fn over(stream: TcpStream, config: Arc<ClientConfig>) -> Outcome<Self> {
         stream.set_nodelay(true)?;
-        let tls = ClientConnection::new(config, ServerName::IpAddress(address.ip().into()))?;
+        let server = ServerName::IpAddress(stream.peer_addr()?.ip().into());
+        let tls = ClientConnection::new(config, server)?;
         let mut connection = Self {
             stream,
             tls,
@@ -82,6 +87,12 @@ impl TlsConnection {
         self.answer().await
     }
 
+    /// Sends a request, reads the whole response and returns its status.
+    pub async fn ask_status(&mut self, request: &[u8]) -> Outcome<u16> {
+        self.send(request).await?;
+        Ok(self.whole_answer().await?.0)
+    }
+
     /// Sends a request, or a part of one.
     pub async fn send(&mut self, part: &[u8]) -> Outcome<()> {
         self.tls.writer().write_all(part)?;
@@ -90,6 +101,16 @@ impl TlsConnection {
 
     /// Reads one whole response. Any status except 200 is an error.
     pub async fn answer(&mut self) -> Outcome<Size> {
+        let (status, size) = self.whole_answer().await?;
+        if status != 200 {
+            let body = String::from_utf8_lossy(self.answer.get(size.head..).unwrap_or_default());
+            return Err(format!("a request was answered with {status}: {body}").into());
+        }
+        Ok(size)
+    }
+
+    /// Reads one whole response, and returns its status.
+    async fn whole_answer(&mut self) -> Outcome<(u16, Size)> {
         self.answer.clear();
         loop {
             self.receive().await?;
@@ -97,8 +118,8 @@ impl TlsConnection {
             while let Some(bytes) = read_some(&mut self.tls, &mut chunk)? {
                 self.answer.extend_from_slice(bytes);
             }
-            if let Some(size) = complete(&self.answer)? {
-                return Ok(size);
+            if let Some(complete) = complete(&self.answer)? {
+                return Ok(complete);
             }
         }
     }
@@ -141,8 +162,8 @@ fn read_some<'a>(tls: &mut ClientConnection, chunk: &'a mut [u8]) -> io::Result<
     }
 }
 
-/// The size of the response, once all of it has arrived.
-fn complete(answer: &[u8]) -> Outcome<Option<Size>> {
+/// The status and the size of the response, once all of it has arrived.
+fn complete(answer: &[u8]) -> Outcome<Option<(u16, Size)>> {
     let Some(head) = answer
         .windows(4)
         .position(|four| four == b"\r\n\r\n")
@@ -151,20 +172,14 @@ fn complete(answer: &[u8]) -> Outcome<Option<Size>> {
         return Ok(None);
     };
     let text = std::str::from_utf8(answer.get(..head).unwrap_or_default())?;
-    if !text.starts_with("HTTP/1.1 200 ") {
-        let rest = String::from_utf8_lossy(answer.get(head..).unwrap_or_default());
-        return Err(format!(
-            "a request was answered with {}: {rest}",
-            text.lines().next().unwrap_or_default()
-        )
-        .into());
-    }
+    let status = text.split(' ').nth(1).ok_or("an answer has no status")?;
+    let status = status.parse()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(": "));
     let (_, length) = fields
         .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
         .ok_or("an answer has no length")?;
     let body: usize = length.parse()?;
-    Ok((answer.len() >= head + body).then_some(Size { head, body }))
+    Ok((answer.len() >= head + body).then_some((status, Size { head, body })))
 }
 
 /// The socket with the traits that rustls requires.

@@ -1,0 +1,178 @@
+//! Measures the neighbour without and with each flood, in turn.
+
+use std::time::Duration;
+
+use super::flood::{FLOOD, Flood, Flooded, LEAD, Way};
+use super::ground::Stage;
+use super::neighbour::{ASK, Neighbour};
+use super::plan::{PLANS, Plan};
+use crate::harness::answer_time::{AnswerTime, Answered};
+use crate::harness::load_process::LoadProcess;
+use crate::harness::stage::TENANT;
+use crate::harness::{Outcome, alternating, process};
+
+/// How long a flood lasts beside the neighbour's window, for the start of the neighbour's process.
+const MARGIN: Duration = Duration::from_secs(2);
+/// The time for the server to send delayed refusals and to close connections.
+const REST: Duration = Duration::from_secs(1);
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    rounds: usize,
+    window: Duration,
+}
+
+/// All measurements of one run.
+pub struct Figures {
+    /// The machine of the run.
+    pub machine: String,
+    /// Each flood with its rounds.
+    pub subjects: Vec<Subject>,
+}
+
+/// One flood and what it did.
+pub struct Subject {
+    /// Its name in the tables.
+    pub name: &'static str,
+    /// One entry for each round.
+    pub rounds: Vec<Round>,
+}
+
+/// One window without the flood, and one with it.
+pub struct Round {
+    /// The neighbour's response times without it.
+    pub before: AnswerTime,
+    /// The neighbour's response times with it.
+    pub during: AnswerTime,
+    /// The cores that the server used with it; `None` where the system does not report it.
+    pub server_cores: Option<f64>,
+    /// What came of the flood; `None` for the row without one.
+    pub flooded: Option<Flooded>,
+}
+
+impl Scale {
+    /// For figures.
+    pub const FULL: Self = Self {
+        rounds: 5,
+        window: Duration::from_secs(2),
+    };
+    /// For a run that only shows that everything still runs.
+    pub const SMOKE: Self = Self {
+        rounds: 1,
+        window: Duration::from_millis(300),
+    };
+}
+
+/// Measures all floods. Each window without a flood is between two others with one, so that a drift
+/// of the machine shows in both.
+pub async fn measure_all(scale: Scale) -> Outcome<Figures> {
+    let machine = process::machine();
+    let stage = Stage::start().await?;
+    for plan in &PLANS {
+        check_answer(&stage, plan).await?;
+    }
+    let neighbour = Neighbour {
+        address: stage.address(),
+        ca_pem: stage.ground.ca_pem.clone(),
+        request: stage.exchange(TENANT)?,
+        duration: scale.window,
+    };
+    let mut subjects: Vec<Subject> = PLANS
+        .iter()
+        .map(|plan| Subject {
+            name: plan.name,
+            rounds: Vec::new(),
+        })
+        .collect();
+    for number in 0..scale.rounds {
+        process::complain(&format!("round {} of {} ...\n", number + 1, scale.rounds))?;
+        for index in alternating(number, PLANS.len()) {
+            if let (Some(plan), Some(subject)) = (PLANS.get(index), subjects.get_mut(index)) {
+                let round = measure_round(&stage, plan, &neighbour).await;
+                let round = round.map_err(|error| format!("{}: {error}", plan.name))?;
+                subject.rounds.push(round);
+            }
+        }
+    }
+    stage.ground.hub.stop().await;
+    Ok(Figures { machine, subjects })
+}
+
+/// Sends one request of a flood, because a flood of wrong requests would measure something else.
+async fn check_answer(stage: &Stage, plan: &Plan) -> Outcome<()> {
+    let Some(request) = (plan.requests)(stage)?.pop() else {
+        return Ok(());
+    };
+    let status = stage.status_of(&request).await?;
+    if plan.is_granted == (status == 200) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{}: the first request was answered with {status}",
+            plan.name
+        )
+        .into())
+    }
+}
+
+async fn measure_round(stage: &Stage, plan: &Plan, neighbour: &Neighbour) -> Outcome<Round> {
+    let (before, _) = measure_neighbour(stage, neighbour).await?;
+    let flood = match plan.way {
+        Some(way) => Some(start_flood(stage, plan, way, neighbour.duration).await?),
+        None => None,
+    };
+    let (during, server_cores) = measure_neighbour(stage, neighbour).await?;
+    let flooded = match flood {
+        Some((flood, ends_at)) => {
+            if process::now() > ends_at {
+                return Err("the flood ended before the neighbour's window".into());
+            }
+            Some(flood.result().await?)
+        }
+        None => None,
+    };
+    stage.ground.empty_audit_log()?;
+    tokio::time::sleep(REST).await;
+    Ok(Round {
+        before,
+        during,
+        server_cores,
+        flooded,
+    })
+}
+
+/// Starts a flood, and returns once its [`LEAD`] is over. Also returns when it ends.
+async fn start_flood(
+    stage: &Stage,
+    plan: &Plan,
+    way: Way,
+    window: Duration,
+) -> Outcome<(LoadProcess, std::time::Instant)> {
+    let duration = LEAD + window + MARGIN;
+    let order = Flood {
+        address: stage.address(),
+        ca_pem: stage.ground.ca_pem.clone(),
+        way,
+        requests: (plan.requests)(stage)?,
+        connections: plan.connections,
+        duration,
+    };
+    let ends_at = process::now() + duration;
+    let flood = LoadProcess::start(FLOOD, &order).await?;
+    tokio::time::sleep(LEAD).await;
+    Ok((flood, ends_at))
+}
+
+/// The neighbour's response times in one window, and the cores that the server used meanwhile.
+async fn measure_neighbour(
+    stage: &Stage,
+    neighbour: &Neighbour,
+) -> Outcome<(AnswerTime, Option<f64>)> {
+    let mut asking = LoadProcess::start(ASK, neighbour).await?;
+    asking.begin_window().await?;
+    let cpu = asking.end_window(stage.server.id()).await?;
+    let answered: Answered = asking.result().await?;
+    let cores = cpu.map(|cpu| cpu.as_secs_f64() / neighbour.duration.as_secs_f64());
+    Ok((answered.time, cores))
+}
