@@ -11,16 +11,20 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpSocket;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::cpu_share::CpuShare;
 use crate::harness::tls_connection::{self, TlsConnection};
+use crate::harness::window::BEGINS;
 use crate::harness::{Outcome, load_process, process};
 
 /// The argument that makes this binary a flood.
 pub const FLOOD: &str = "--flood";
 /// The time before anything counts: it opens its connections and uses up the bursts that the limits
 /// allow.
-pub const LEAD: Duration = Duration::from_millis(1500);
+const LEAD: Duration = Duration::from_millis(1500);
+/// When it ends if nobody stops it.
+const MAX_DURATION: Duration = Duration::from_secs(60);
 /// The neighbour has another address, 127.0.0.1. Several, because one address has few connections.
 const SOURCES: [Ipv4Addr; 4] = [
     Ipv4Addr::new(127, 0, 0, 2),
@@ -57,8 +61,6 @@ pub struct Flood {
     pub requests: Vec<String>,
     /// The number of connections.
     pub connections: usize,
-    /// How long it lasts, with [`LEAD`].
-    pub duration: Duration,
 }
 
 /// What came of a flood after its [`LEAD`].
@@ -82,7 +84,7 @@ struct Flooder {
     refused: Cell<u64>,
 }
 
-/// Reads a [`Flood`] from standard input, sends it and writes [`Flooded`].
+/// Reads a [`Flood`] from standard input, sends it until it is terminated, and writes [`Flooded`].
 pub fn main() -> Outcome<()> {
     let flood: Flood = load_process::read_order()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -111,7 +113,7 @@ impl Flooder {
     }
 
     async fn send_flood(self) -> Outcome<Flooded> {
-        let until = self.counts_from - LEAD + self.flood.duration;
+        let mut stop = signal(SignalKind::terminate())?;
         let sources = SOURCES.iter().cycle().take(self.flood.connections);
         let connections = sources.map(|source| self.run_connection(*source));
         let mut all = Box::pin(futures::future::try_join_all(connections));
@@ -120,8 +122,11 @@ impl Flooder {
             ended?;
         }
         let used_before = self.share.used()?;
-        if let Ok(ended) = tokio::time::timeout_at(until.into(), all).await {
-            ended?;
+        process::say(&format!("{BEGINS}\n"))?;
+        tokio::select! {
+            ended = all => drop(ended?),
+            _ = stop.recv() => {}
+            () = tokio::time::sleep(MAX_DURATION) => {}
         }
         let seconds = (process::now() - self.counts_from).as_secs_f64();
         let (accepted, refused) = (self.accepted.get() as f64, self.refused.get() as f64);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::flood::{FLOOD, Flood, Flooded, LEAD, Way};
+use super::flood::{FLOOD, Flood, Flooded, Way};
 use super::ground::Stage;
 use super::neighbour::{ASK, Neighbour};
 use super::plan::{PLANS, Plan};
@@ -11,8 +11,6 @@ use crate::harness::load_process::LoadProcess;
 use crate::harness::stage::TENANT;
 use crate::harness::{Outcome, alternating, process};
 
-/// How long a flood lasts beside the neighbour's window, for the start of the neighbour's process.
-const MARGIN: Duration = Duration::from_secs(2);
 /// The time for the server to send delayed refusals and to close connections.
 const REST: Duration = Duration::from_secs(1);
 
@@ -119,15 +117,13 @@ async fn check_answer(stage: &Stage, plan: &Plan) -> Outcome<()> {
 async fn measure_round(stage: &Stage, plan: &Plan, neighbour: &Neighbour) -> Outcome<Round> {
     let (before, _) = measure_neighbour(stage, neighbour).await?;
     let flood = match plan.way {
-        Some(way) => Some(start_flood(stage, plan, way, neighbour.duration).await?),
+        Some(way) => Some(start_flood(stage, plan, way).await?),
         None => None,
     };
     let (during, server_cores) = measure_neighbour(stage, neighbour).await?;
     let flooded = match flood {
-        Some((flood, ends_at)) => {
-            if process::now() > ends_at {
-                return Err("the flood ended before the neighbour's window".into());
-            }
+        Some(flood) => {
+            flood.stop()?;
             Some(flood.result().await?)
         }
         None => None,
@@ -142,26 +138,18 @@ async fn measure_round(stage: &Stage, plan: &Plan, neighbour: &Neighbour) -> Out
     })
 }
 
-/// Starts a flood, and returns once its [`LEAD`] is over. Also returns when it ends.
-async fn start_flood(
-    stage: &Stage,
-    plan: &Plan,
-    way: Way,
-    window: Duration,
-) -> Outcome<(LoadProcess, std::time::Instant)> {
-    let duration = LEAD + window + MARGIN;
+/// Starts a flood, and returns once it has used up the bursts that the limits allow.
+async fn start_flood(stage: &Stage, plan: &Plan, way: Way) -> Outcome<LoadProcess> {
     let order = Flood {
         address: stage.address(),
         ca_pem: stage.ground.ca_pem.clone(),
         way,
         requests: (plan.requests)(stage)?,
         connections: plan.connections,
-        duration,
     };
-    let ends_at = process::now() + duration;
-    let flood = LoadProcess::start(FLOOD, &order).await?;
-    tokio::time::sleep(LEAD).await;
-    Ok((flood, ends_at))
+    let mut flood = LoadProcess::start(FLOOD, &order).await?;
+    flood.begin_window().await?;
+    Ok(flood)
 }
 
 /// The neighbour's response times in one window, and the cores that the server used meanwhile.

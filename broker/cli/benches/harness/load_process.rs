@@ -60,6 +60,17 @@ impl LoadProcess {
         Ok(serde_json::from_str(&line)?)
     }
 
+    /// Asks for the end of a load that has none of its own. It still writes its result.
+    pub fn stop(&self) -> Outcome<()> {
+        let id = self.child.id().map(i32::try_from).transpose()?;
+        let id = id.and_then(rustix::process::Pid::from_raw);
+        let id = id.ok_or("the load generator has ended")?;
+        Ok(rustix::process::kill_process(
+            id,
+            rustix::process::Signal::TERM,
+        )?)
+    }
+
     /// Reads its only result and waits for its end.
     pub async fn result<T: DeserializeOwned>(mut self) -> Outcome<T> {
         let result = self.next_result().await?;
