@@ -1,6 +1,7 @@
 //! Measures what a flood costs a neighbour: `cargo bench -p keyferry --bench fairness`, with
 //! `-- --markdown` for the table of `docs/development/benchmarks.md`, and `-- --smoke` for one short
-//! round that only shows that everything still runs.
+//! round that only shows that everything still runs. `-- --flood 7` is that of row 7 alone, for a
+//! profile.
 //!
 //! The server is the shipped program with its usual limits, the neighbour and the flood are each a
 //! process of their own, and the simulated hub is in this one. Everything is on loopback and ends
@@ -37,9 +38,8 @@ fn main() -> ExitCode {
         } else {
             Scale::FULL
         };
-        Ok(report::of(
-            &harness::block_on(measure::measure_all(scale))?,
-            scale,
-        ))
+        let row = arguments.number("--flood", 0)?;
+        let figures = harness::block_on(measure::measure_all(scale, row))?;
+        Ok(report::of(&figures, scale, row))
     })
 }

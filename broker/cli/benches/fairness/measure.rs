@@ -62,12 +62,18 @@ impl Scale {
     };
 }
 
-/// Measures all floods. Each window without a flood is between two others with one, so that a drift
-/// of the machine shows in both.
-pub async fn measure_all(scale: Scale) -> Outcome<Figures> {
+/// Measures all floods, or that of one row. Each window without a flood is between two others with
+/// one, so that a drift of the machine shows in both.
+pub async fn measure_all(scale: Scale, row: u64) -> Outcome<Figures> {
     let machine = process::machine();
     let stage = Stage::start().await?;
-    for plan in &PLANS {
+    let plans: Vec<&Plan> = (0..)
+        .zip(&PLANS)
+        .filter(|(index, _)| row == 0 || row == *index)
+        .map(|(_, plan)| plan)
+        .collect();
+    process::complain(&format!("the server is process {}\n", stage.server.id()))?;
+    for plan in &plans {
         check_answer(&stage, plan).await?;
     }
     let neighbour = Neighbour {
@@ -76,7 +82,7 @@ pub async fn measure_all(scale: Scale) -> Outcome<Figures> {
         request: stage.exchange(TENANT)?,
         duration: scale.window,
     };
-    let mut subjects: Vec<Subject> = PLANS
+    let mut subjects: Vec<Subject> = plans
         .iter()
         .map(|plan| Subject {
             name: plan.name,
@@ -85,8 +91,9 @@ pub async fn measure_all(scale: Scale) -> Outcome<Figures> {
         .collect();
     for number in 0..scale.rounds {
         process::complain(&format!("round {} of {} ...\n", number + 1, scale.rounds))?;
-        for index in alternating(number, PLANS.len()) {
-            if let (Some(plan), Some(subject)) = (PLANS.get(index), subjects.get_mut(index)) {
+        for index in alternating(number, plans.len()) {
+            if let (Some(plan), Some(subject)) = (plans.get(index), subjects.get_mut(index)) {
+                process::complain(&format!("  {} ...\n", plan.name))?;
                 let round = measure_round(&stage, plan, &neighbour).await;
                 let round = round.map_err(|error| format!("{}: {error}", plan.name))?;
                 subject.rounds.push(round);

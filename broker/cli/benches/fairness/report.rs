@@ -9,14 +9,14 @@ use crate::harness::report::Report;
 use crate::harness::spread::Spread;
 use crate::harness::table::Table;
 
-/// The report of all floods. Only figures of the full scale are drawn.
-pub fn of(figures: &Figures, scale: Scale) -> Report {
+/// The report of the measured floods. Only figures of all, of the full scale, are drawn.
+pub fn of(figures: &Figures, scale: Scale, row: u64) -> Report {
     let title = format!(
         "A neighbour beside floods, each with {}",
         cpu_share::DESCRIPTION
     );
     let report = Report::of(figures.machine.clone()).with_section(title, table(figures));
-    if scale != Scale::FULL {
+    if scale != Scale::FULL || row != 0 {
         return report;
     }
     report
