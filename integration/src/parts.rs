@@ -45,6 +45,8 @@ pub enum Part {
     OlderGoVerifiers,
     /// Our small program that reads alert rules with Prometheus' own parser.
     PrometheusRules,
+    /// Our small program on the code with which Flux gets and caches tokens.
+    FluxTokenCache,
     /// SPIRE's server, an issuer of JWT-SVIDs.
     SpireServer,
     /// SPIRE's oidc-discovery-provider, a comparable server.
@@ -162,6 +164,7 @@ impl Part {
             Self::GoVerifiers => "verifiers",
             Self::OlderGoVerifiers => "older-verifiers",
             Self::PrometheusRules => "prometheus-rules",
+            Self::FluxTokenCache => "flux-token-cache",
             Self::SpireServer => "spire-server",
             Self::SpireDiscoveryProvider => "oidc-discovery-provider",
             Self::KustomizeController => "kustomize-controller",
@@ -192,6 +195,7 @@ impl Part {
             Self::GoVerifiers => "of today",
             Self::OlderGoVerifiers => "of some years ago",
             Self::PrometheusRules => "v0.304.2",
+            Self::FluxTokenCache => "v0.54.3",
             Self::SpireServer | Self::SpireDiscoveryProvider => "1.13.0",
             Self::KustomizeController => "v1.9.5",
             Self::SourceController => "v1.9.3",
@@ -220,6 +224,7 @@ impl Part {
             Self::ClientGo => "client-go",
             Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
             Self::PrometheusRules => "prometheus-rules",
+            Self::FluxTokenCache => "flux-token-cache",
             Self::SpireServer | Self::SpireDiscoveryProvider => "spire",
             Self::KustomizeController => "kustomize-controller",
             Self::SourceController => "source-controller",
@@ -263,6 +268,7 @@ impl Part {
                 | Self::GoVerifiers
                 | Self::OlderGoVerifiers
                 | Self::PrometheusRules
+                | Self::FluxTokenCache
                 | Self::Oracle(_)
                 | Self::ArgoCd
                 | Self::ClusterInventory
@@ -301,6 +307,7 @@ impl Part {
             | Self::GoVerifiers
             | Self::OlderGoVerifiers
             | Self::PrometheusRules
+            | Self::FluxTokenCache
             | Self::ArgoCd
             | Self::ClusterInventory
             | Self::Distribution(_)
@@ -330,7 +337,7 @@ impl Part {
             Self::Kubectl => 40,
             Self::Helm => 90,
             Self::Cosign => 200,
-            Self::ClientGo | Self::KeylessSigner | Self::Oracle(_) => 60,
+            Self::ClientGo | Self::KeylessSigner | Self::FluxTokenCache | Self::Oracle(_) => 60,
             Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules => 20,
             // It has the clients of three clouds.
             Self::SpireServer => 400,

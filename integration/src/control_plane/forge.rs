@@ -7,9 +7,10 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{ControlPlane, ControlPlaneError};
+use crate::pki::SigningKey;
 
 impl ControlPlane {
     /// Returns the token (JWS compact form, RFC 7515) with other claims, signed again with the
@@ -22,13 +23,31 @@ impl ControlPlane {
         let key = self.signing.lock().await.signing_key.private_path.clone();
         let pem = std::fs::read_to_string(&key)
             .map_err(|source| ControlPlaneError::file(&key, source))?;
-        sign_again(token, &pem, edit).ok_or(ControlPlaneError::Forge)
+        let header = token.split('.').next();
+        let forged = header.and_then(|header| sign_claims(token, header, &pem, edit));
+        forged.ok_or(ControlPlaneError::Forge)
+    }
+
+    /// Returns the token with the same claims, signed with ES256 by another of its keys.
+    pub fn sign_with(
+        token: &str,
+        key: &SigningKey,
+        kid: &str,
+    ) -> Result<String, ControlPlaneError> {
+        let pem = std::fs::read_to_string(&key.private_path)
+            .map_err(|source| ControlPlaneError::file(&key.private_path, source))?;
+        let header = URL_SAFE_NO_PAD.encode(json!({ "alg": "ES256", "kid": kid }).to_string());
+        sign_claims(token, &header, &pem, |_| {}).ok_or(ControlPlaneError::Forge)
     }
 }
 
-fn sign_again(token: &str, key_pem: &str, edit: impl FnOnce(&mut Value)) -> Option<String> {
-    let (header, rest) = token.split_once('.')?;
-    let (claims, _) = rest.split_once('.')?;
+fn sign_claims(
+    token: &str,
+    header: &str,
+    key_pem: &str,
+    edit: impl FnOnce(&mut Value),
+) -> Option<String> {
+    let claims = token.split('.').nth(1)?;
     let mut claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
     edit(&mut claims);
     let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
