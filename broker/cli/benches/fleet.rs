@@ -1,6 +1,7 @@
 //! Measures a fleet of TargetAccesses on one real hub: `cargo bench -p keyferry --bench fleet`,
 //! with `-- --markdown` for the text of `docs/development/benchmarks.md`, `--accesses N` for
-//! another number than 2,000, and `--minutes N` to watch for another time than 15 minutes.
+//! another number than 2,000, `--targets N` for another number than 40, and `--minutes N` to watch
+//! for another time than 15 minutes.
 //!
 //! The hub is the newest kube-apiserver of the tests with its etcd and kube-controller-manager on
 //! this machine, with the shipped installation and admission policies. Keyferry is the shipped
@@ -17,6 +18,7 @@ mod fleet {
     pub mod credential;
     pub mod figures;
     pub mod hub;
+    pub mod in_process;
     pub mod measure;
     pub mod plan;
     pub mod report;

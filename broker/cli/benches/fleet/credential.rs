@@ -1,5 +1,5 @@
-//! Compares the exec plugin as kubectl runs it, with a cached token, with `kubectl create token`.
-//! Each run is a whole process.
+//! Compares the exec plugin as kubectl runs it, with a cached token, and an exchange by `keyferry
+//! token` with `kubectl create token`. Each run is a whole process.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,10 +24,12 @@ const RUNS: usize = 100;
 /// memory takes time.
 const WEIGHED: usize = 10;
 
-/// The figures of the two programs.
+/// The figures of the programs.
 pub struct Credential {
-    /// `keyferry credential`.
-    pub keyferry: Program,
+    /// `keyferry credential`, with its token in its own cache.
+    pub plugin: Program,
+    /// `keyferry token`, which asks the server each time.
+    pub token: Program,
     /// `kubectl create token`.
     pub kubectl: Program,
 }
@@ -40,7 +42,7 @@ pub struct Program {
     pub resident: Option<u64>,
 }
 
-/// Runs both programs repeatedly.
+/// Runs the programs repeatedly.
 pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
     let folder = tempfile::tempdir()?;
     let caller = folder.path().join("caller");
@@ -62,7 +64,8 @@ pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
     let program = program_at_home(hub.binary(), folder.path())?;
     let plugin = || plugin(hub, access, folder.path(), &program);
     let create = || create_token(hub, access, &kubectl, &audience, folder.path());
-    for mut first in [plugin(), create()] {
+    let exchange = || exchange(hub, access, &caller, folder.path());
+    for mut first in [plugin(), exchange(), create()] {
         let output = first.stderr(Stdio::piped()).output()?;
         if !output.status.success() {
             return Err(format!(
@@ -73,20 +76,38 @@ pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
             .into());
         }
     }
-    let (mut own, mut peer) = (Vec::new(), Vec::new());
+    let (mut plugins, mut exchanges, mut creates) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..RUNS {
-        own.push(time(plugin())?);
-        peer.push(time(create())?);
+        plugins.push(time(plugin())?);
+        exchanges.push(time(exchange())?);
+        creates.push(time(create())?);
     }
-    let keyferry = Program {
-        took: Spread::of(own),
-        resident: weigh(plugin)?,
-    };
-    let kubectl = Program {
-        took: Spread::of(peer),
-        resident: weigh(create)?,
-    };
-    Ok(Credential { keyferry, kubectl })
+    Ok(Credential {
+        plugin: Program {
+            took: Spread::of(plugins),
+            resident: weigh(plugin)?,
+        },
+        token: Program {
+            took: Spread::of(exchanges),
+            resident: weigh(exchange)?,
+        },
+        kubectl: Program {
+            took: Spread::of(creates),
+            resident: weigh(create)?,
+        },
+    })
+}
+
+fn exchange(hub: &Hub, access: &Access, caller: &Path, home: &Path) -> Command {
+    let mut command = Command::new(hub.binary());
+    command
+        .args(["token", &access.id(), "--server", &hub.broker.api_url()])
+        .arg("--certificate-authority")
+        .arg(hub.broker.ca_path())
+        .arg("--token-file")
+        .arg(caller);
+    command.env_clear().env("HOME", home);
+    quiet(command)
 }
 
 fn plugin(hub: &Hub, access: &Access, home: &Path, program: &Path) -> Command {

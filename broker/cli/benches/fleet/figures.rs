@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::calls::Call;
 use super::credential::Credential;
+use super::in_process::InProcess;
 use super::revoke::Revoked;
 use crate::harness::spread::Spread;
 
@@ -13,6 +14,8 @@ pub struct Figures {
     pub machine: String,
     /// The number of accesses that were created at once.
     pub accesses: usize,
+    /// The number of TargetClusters.
+    pub targets: usize,
     /// From the first create until all are ready.
     pub rise: Rise,
     /// A fleet that is ready.
@@ -20,8 +23,10 @@ pub struct Figures {
     /// The seconds from the response to a create until the access is ready, for one access after
     /// the other.
     pub newcomers: Option<Spread>,
-    /// The exec plugin.
+    /// Commands that print a token.
     pub credential: Credential,
+    /// A token for a program that runs.
+    pub in_process: InProcess,
     /// The removal of an entry of `allow[]`.
     pub revoked: Revoked,
     /// Keyferry's process, in order of time.
@@ -59,6 +64,8 @@ pub struct Process {
     pub when: &'static str,
     /// Resident memory in KiB.
     pub resident: Option<u64>,
+    /// The highest resident memory so far, in KiB.
+    pub peak: Option<u64>,
     /// The CPU time since the previous row.
     pub cpu: Option<Duration>,
     /// The time since the previous row.

@@ -12,7 +12,7 @@ use keyferry_integration::world::on_hub::{install_for_objects, tenant_with_minte
 use keyferry_integration::world::{Broker, BrokerSpec, Ground};
 use serde_json::{Value, json};
 
-use super::plan::{self, ACCOUNT, Access, SHORT, SHORT_LIVED, TARGETS, TENANTS};
+use super::plan::{self, ACCOUNT, Access, SHORT, SHORT_LIVED, TENANTS};
 use super::seen::{self, ACCESSES, TARGET_CLUSTERS};
 use crate::harness::Outcome;
 use crate::harness::process::now;
@@ -33,7 +33,7 @@ pub struct Hub {
 
 impl Hub {
     /// Starts and creates everything except TargetAccesses.
-    pub async fn start() -> Outcome<Self> {
+    pub async fn start(targets: usize) -> Outcome<Self> {
         let built = std::env::var_os("KEYFERRY_BIN")
             .unwrap_or_else(|| env!("CARGO_BIN_EXE_keyferry").into());
         let binary = KeyferryBinary::at(built);
@@ -71,7 +71,7 @@ impl Hub {
             broker,
             ground,
         };
-        hub.make_targets().await?;
+        hub.make_targets(targets).await?;
         Ok(hub)
     }
 
@@ -139,8 +139,8 @@ impl Hub {
 
     /// Creates targets that respond and refuse accounts that they do not allow. Their address is
     /// the hub itself, which accepts none of these audiences.
-    async fn make_targets(&self) -> Outcome<()> {
-        for index in 0..TARGETS {
+    async fn make_targets(&self, targets: usize) -> Outcome<()> {
+        for index in 0..targets {
             let name = plan::target(index);
             let object = json!({
                 "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name },

@@ -10,7 +10,8 @@ use super::calls::{self, Call, Kind};
 use super::credential;
 use super::figures::{Figures, Process, Rise, Steady};
 use super::hub::Hub;
-use super::plan::{self, Access, Plan, TARGETS};
+use super::in_process;
+use super::plan::{Access, Plan};
 use super::revoke;
 use super::seen::{ACCESSES, Seen, TARGET_CLUSTERS, WRITTEN};
 use crate::harness::Outcome;
@@ -27,7 +28,7 @@ const SHORT_LIFETIME: f64 = 600.0;
 /// Measures everything.
 pub async fn all(plan: Plan) -> Outcome<Figures> {
     process::complain("a hub with its tenants and targets ...\n")?;
-    let hub = Hub::start().await?;
+    let hub = Hub::start(plan.targets).await?;
     let targets = Seen::watch(&hub.plane, TARGET_CLUSTERS);
     let (seen, secrets) = (
         Seen::watch(&hub.plane, ACCESSES),
@@ -36,7 +37,7 @@ pub async fn all(plan: Plan) -> Outcome<Figures> {
     let written = [secrets, Seen::watch(&hub.plane, WRITTEN[1])];
     targets
         .until(PATIENCE, "every TargetCluster being ready", |targets| {
-            targets.ready() == TARGETS
+            targets.ready() == plan.targets
         })
         .await?;
     tokio::time::sleep(REST).await;
@@ -46,7 +47,9 @@ pub async fn all(plan: Plan) -> Outcome<Figures> {
 
     process::complain("the fleet ...\n")?;
     let accesses = plan.accesses();
-    let rise = rise(&hub, &accesses, &seen).await?;
+    // Create the short-lived ones first, so that they are renewed while the fleet is watched.
+    let everything = [plan.short_lived(), accesses.clone()].concat();
+    let rise = rise(&hub, &everything, &seen).await?;
     weighed.note("when the last access is ready");
     tokio::time::sleep(REST).await;
 
@@ -61,30 +64,29 @@ pub async fn all(plan: Plan) -> Outcome<Figures> {
         .get(plan.per_tenant)
         .ok_or("there is one tenant only")?;
     let credential = credential::measure(&hub, offered).await?;
+    process::complain("a token for a program that runs ...\n")?;
+    let in_process = in_process::measure(&hub, &accesses).await?;
     process::complain("an entry of allow[] ...\n")?;
     let revoked = revoke::measure(&hub, &accesses, &seen, &written).await?;
     Ok(Figures {
         machine,
         accesses: accesses.len(),
+        targets: plan.targets,
         rise,
         steady,
         newcomers,
         credential,
+        in_process,
         revoked,
         process: weighed.rows,
     })
 }
 
-async fn rise(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Rise> {
-    // Create the short-lived ones first, so that they are renewed while the fleet is watched.
-    let everything: Vec<Access> = plan::short_lived()
-        .into_iter()
-        .chain(accesses.iter().cloned())
-        .collect();
+async fn rise(hub: &Hub, everything: &[Access], seen: &Seen) -> Outcome<Rise> {
     let before = calls::so_far(&hub.plane)?.len();
     let made: Mutex<HashMap<String, Instant>> = Mutex::default();
     let begin = now();
-    hub.make(&everything, |access| {
+    hub.make(everything, |access| {
         made.lock().insert(access.id(), now());
     })
     .await?;
@@ -201,6 +203,7 @@ impl Weighed {
         self.rows.push(Process {
             when,
             resident: process::resident_kib(self.id),
+            peak: process::peak_kib(self.id),
             cpu: spent,
             elapsed,
         });

@@ -7,8 +7,6 @@ use serde_json::{Value, json};
 use crate::harness::Outcome;
 use crate::harness::arguments::Arguments;
 
-/// The number of TargetClusters.
-pub const TARGETS: usize = 40;
 /// The number of namespaces, each with one ServiceAccount for all its accesses.
 pub const TENANTS: usize = 100;
 /// The number of additional accesses with tokens of ten minutes. Each has its own ServiceAccount,
@@ -28,6 +26,8 @@ pub const SHORT: &str = "short-lived";
 pub struct Plan {
     /// The number of accesses of each tenant.
     pub per_tenant: usize,
+    /// The number of TargetClusters.
+    pub targets: usize,
     /// How long a ready fleet is watched.
     pub watched: Duration,
 }
@@ -48,18 +48,19 @@ impl Plan {
     /// Reads the plan from the arguments of the command.
     pub fn of(arguments: &Arguments) -> Outcome<Self> {
         let accesses = arguments.number("--accesses", 2000)?;
+        let targets = arguments.number("--targets", 40)?;
         let minutes = arguments.number("--minutes", 15)?;
         let tenants = TENANTS as u64;
-        if accesses == 0 || accesses % tenants != 0 || accesses > tenants * TARGETS as u64 / 2 {
+        let max_accesses = tenants * targets / 2;
+        if accesses == 0 || accesses % tenants != 0 || accesses > max_accesses {
             return Err(format!(
-                "--accesses takes a multiple of {TENANTS} up to {}",
-                TENANTS * TARGETS / 2
+                "--accesses takes a multiple of {TENANTS} up to {max_accesses} for {targets} targets"
             )
             .into());
         }
-        let per_tenant = usize::try_from(accesses / tenants)?;
         Ok(Self {
-            per_tenant,
+            per_tenant: usize::try_from(accesses / tenants)?,
+            targets: usize::try_from(targets)?,
             watched: Duration::from_secs(minutes * 60),
         })
     }
@@ -71,7 +72,7 @@ impl Plan {
             (0..self.per_tenant).map(move |index| {
                 one(
                     tenant,
-                    tenant + index,
+                    (tenant + index) % self.targets,
                     format!("access-{index}"),
                     index % 2 == 0,
                 )
@@ -87,27 +88,27 @@ impl Plan {
             .map(|index| {
                 one(
                     index,
-                    index + TARGETS / 2 + index % 3,
+                    (index + self.targets / 2 + index % 3) % self.targets,
                     format!("newcomer-{index}"),
                     index % 2 == 0,
                 )
             })
             .collect()
     }
-}
 
-/// The accesses with tokens of ten minutes.
-pub fn short_lived() -> Vec<Access> {
-    let one = |index: usize| Access {
-        namespace: SHORT.to_owned(),
-        name: format!("access-{index}"),
-        account: short_lived_account(index),
-        target: index % TARGETS,
-        deliveries: vec![
-            json!({ "name": "flux", "type": "KubeConfigSecret", "tokenLifetime": "10m" }),
-        ],
-    };
-    (0..SHORT_LIVED).map(one).collect()
+    /// The accesses with tokens of ten minutes.
+    pub fn short_lived(self) -> Vec<Access> {
+        let one = |index: usize| Access {
+            namespace: SHORT.to_owned(),
+            name: format!("access-{index}"),
+            account: short_lived_account(index),
+            target: index % self.targets,
+            deliveries: vec![
+                json!({ "name": "flux", "type": "KubeConfigSecret", "tokenLifetime": "10m" }),
+            ],
+        };
+        (0..SHORT_LIVED).map(one).collect()
+    }
 }
 
 /// The ServiceAccount of one access with short-lived tokens.
@@ -153,7 +154,7 @@ fn one(tenant_index: usize, target: usize, name: String, holds_token: bool) -> A
         namespace: tenant(tenant_index),
         name,
         account: ACCOUNT.to_owned(),
-        target: target % TARGETS,
+        target,
         deliveries,
     }
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::calls::{Call, Kind, counted};
 use super::credential::{Credential, Program};
 use super::figures::{Figures, Process};
+use super::in_process::InProcess;
 use super::plan::{NEWCOMERS, SHORT_LIVED};
+use crate::harness::cell::{MISSING, mebibytes, missing_row, number};
 use crate::harness::report::Report;
 use crate::harness::spread::Spread;
 use crate::harness::table::Table;
@@ -24,8 +26,9 @@ pub fn of(figures: &Figures) -> Report {
         .filter(|call| !call.is_short_lived())
         .collect();
     let rise_title = format!(
-        "What {} accesses asked of the hub to be ready",
-        figures.rise.each.len()
+        "What {} accesses at {} targets asked of the hub to be ready",
+        figures.rise.each.len(),
+        figures.targets
     );
     let steady_title = format!(
         "What {} accesses ask of the hub, watched for {minutes:.0} minutes",
@@ -40,8 +43,12 @@ pub fn of(figures: &Figures) -> Report {
             renewal(figures),
         )
         .with_section(
-            "The exec plugin with its token in the cache, beside `kubectl create token`",
+            "A token by a command, beside `kubectl create token`",
             credential(&figures.credential),
+        )
+        .with_section(
+            "A token for a program that runs, beside Flux's own token cache",
+            in_process(&figures.in_process),
         )
         .with_section("Keyferry's process", process(&figures.process))
 }
@@ -255,28 +262,26 @@ fn credential(credential: &Credential) -> Table {
             resident,
         ]
     };
-    let medians = credential
-        .kubectl
-        .took
-        .zip(credential.keyferry.took)
-        .map(|(peer, own)| peer.median / own.median);
-    let resident = credential
-        .kubectl
-        .resident
-        .zip(credential.keyferry.resident)
-        .map(|(peer, own)| peer as f64 / own as f64);
-    let times = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.1}"));
-    let ratio = vec![
-        "kubectl's by Keyferry's".to_owned(),
-        "-".to_owned(),
-        times(medians),
-        "-".to_owned(),
-        times(resident),
-    ];
+    let ratio = |name: &str, own: &Program| {
+        let took = credential.kubectl.took.zip(own.took);
+        let resident = credential.kubectl.resident.zip(own.resident);
+        vec![
+            format!("kubectl's by that of `{name}`"),
+            MISSING.to_owned(),
+            number(took.map(|(peer, own)| peer.median / own.median), 1),
+            MISSING.to_owned(),
+            number(resident.map(|(peer, own)| peer as f64 / own as f64), 1),
+        ]
+    };
     let rows = vec![
-        row("`keyferry credential`", &credential.keyferry),
+        row(
+            "`keyferry credential`, its token in the cache",
+            &credential.plugin,
+        ),
+        row("`keyferry token`, an exchange", &credential.token),
         row("`kubectl create token`", &credential.kubectl),
-        ratio,
+        ratio("keyferry credential", &credential.plugin),
+        ratio("keyferry token", &credential.token),
     ];
     Table {
         head: vec![
@@ -290,6 +295,65 @@ fn credential(credential: &Credential) -> Table {
     }
 }
 
+fn in_process(figures: &InProcess) -> Table {
+    let row = |name: &str, wait: Option<Spread>| {
+        let took = |of: fn(Spread) -> f64| number(wait.map(of), 2);
+        let cells = [
+            took(|it| it.least),
+            took(|it| it.median),
+            took(|it| it.most),
+        ];
+        std::iter::once(name.to_owned()).chain(cells).collect()
+    };
+    let own = figures.exchange;
+    let mut rows = vec![
+        row(
+            "an exchange on a kept connection, the token cached by Keyferry",
+            own.warm,
+        ),
+        row(
+            "the same, nothing cached: a TokenReview and a TokenRequest",
+            own.cold,
+        ),
+    ];
+    match &figures.flux {
+        Ok(flux) => {
+            rows.extend([
+                row(
+                    "Flux in its own process, the token cached: a GET of its ConfigMap",
+                    flux.warm,
+                ),
+                row(
+                    "the same, nothing cached: a GET and a TokenRequest",
+                    flux.cold,
+                ),
+                times_row("Flux's by Keyferry's, cached", flux.warm, own.warm),
+                times_row("Flux's by Keyferry's, nothing cached", flux.cold, own.cold),
+            ]);
+        }
+        Err(why) => rows.push(missing_row(format!("Flux's token cache: {why}"), 4)),
+    }
+    Table {
+        head: vec![
+            "a token for a running program",
+            "least ms",
+            "median ms",
+            "most ms",
+        ],
+        rows,
+    }
+}
+
+fn times_row(name: &str, peer: Option<Spread>, own: Option<Spread>) -> Vec<String> {
+    let medians = peer.zip(own).map(|(peer, own)| peer.median / own.median);
+    vec![
+        name.to_owned(),
+        MISSING.to_owned(),
+        number(medians, 2),
+        MISSING.to_owned(),
+    ]
+}
+
 fn process(rows: &[Process]) -> Table {
     let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
     let row = |process: &Process| {
@@ -301,9 +365,8 @@ fn process(rows: &[Process]) -> Table {
         });
         vec![
             process.when.to_owned(),
-            process
-                .resident
-                .map_or("-".to_owned(), |kib| format!("{:.1}", kib as f64 / 1024.0)),
+            mebibytes(process.resident),
+            mebibytes(process.peak),
             seconds(process.elapsed),
             process.cpu.map_or("-".to_owned(), seconds),
             share.unwrap_or_else(|| "-".to_owned()),
@@ -312,7 +375,8 @@ fn process(rows: &[Process]) -> Table {
     Table {
         head: vec![
             "when",
-            "RSS MiB",
+            "RSS",
+            "peak RSS",
             "seconds since the row before",
             "CPU seconds",
             "of one core",

@@ -1,5 +1,5 @@
 //! Writes bar charts as SVG without a library: one bar for each subject, with a line from the
-//! minimum to the maximum.
+//! minimum to the maximum, and marks on it.
 
 use std::fmt::Write;
 
@@ -30,6 +30,8 @@ pub struct Bar {
     pub name: &'static str,
     /// Its figure.
     pub spread: Spread,
+    /// Figures between the median and the maximum, such as the 99th percentile.
+    pub marks: Vec<f64>,
     /// Whether others are compared with it.
     pub is_peer: bool,
 }
@@ -54,6 +56,7 @@ impl Chart {
             let Bar {
                 name,
                 spread,
+                marks,
                 is_peer,
             } = bar;
             let (top, colour) = (
@@ -73,6 +76,14 @@ impl Chart {
                 length(spread.median),
                 most + 8.0,
             );
+            for mark in marks.iter().map(|mark| LABELS + length(*mark)) {
+                let _ = writeln!(
+                    svg,
+                    "<line x1=\"{mark:.1}\" y1=\"{:.1}\" x2=\"{mark:.1}\" y2=\"{:.1}\" stroke=\"#1f2328\" stroke-width=\"2\"/>",
+                    middle - 6.0,
+                    middle + 6.0,
+                );
+            }
         }
         svg + "</svg>\n"
     }

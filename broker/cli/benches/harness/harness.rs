@@ -9,6 +9,7 @@ pub mod answer_time;
 pub mod arguments;
 pub mod cell;
 pub mod chart;
+pub mod distribution;
 pub mod empty_handler;
 pub mod load_process;
 pub mod policy;
