@@ -15,7 +15,7 @@ use http::Method;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub use rules::{Fault, Rule, RuleId};
+pub use rules::{Fault, KillMoment, KillSwitch, Rule, RuleId};
 
 use crate::control_plane::ControlPlane;
 use crate::http_client::trusting;

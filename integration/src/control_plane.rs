@@ -36,6 +36,8 @@ const ATTEMPTS: usize = 3;
 #[derive(Debug)]
 pub struct ControlPlane {
     spec: ControlPlaneSpec,
+    /// That of the spec, until [`Self::change_minor`].
+    minor: parking_lot::Mutex<Minor>,
     parts: Parts,
     etcd_url: String,
     folder: PathBuf,
@@ -85,7 +87,7 @@ impl ControlPlane {
 
     /// The minor version that it runs.
     pub fn minor(&self) -> Minor {
-        self.spec.minor
+        *self.minor.lock()
     }
 
     /// `https://127.0.0.1:<port>`, the same after a restart.
@@ -143,6 +145,13 @@ impl ControlPlane {
     /// and issuers.
     pub async fn restart(&self) -> Result<(), ControlPlaneError> {
         self.stop().await?;
+        self.run_on_kept_port().await
+    }
+
+    /// Stops it, and starts another minor version on the same port, with the same data and keys.
+    pub async fn change_minor(&self, minor: Minor) -> Result<(), ControlPlaneError> {
+        self.stop().await?;
+        *self.minor.lock() = minor;
         self.run_on_kept_port().await
     }
 
@@ -222,6 +231,7 @@ impl ControlPlane {
             etcd_url: etcd_url.to_owned(),
             signing: Mutex::new(signing),
             running: Mutex::default(),
+            minor: parking_lot::Mutex::new(spec.minor),
             spec,
             folder,
             port,

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::sync::Mutex;
+
 use crate::http_client::plain_client;
 use crate::parts::{Part, PartError, Parts};
 use crate::ports::free_port;
-use crate::process::{Process, ProcessError, ProcessSpec, larger_heap, tail_of_file};
+use crate::process::{Process, ProcessError, ProcessSpec, Signal, larger_heap, tail_of_file};
 use crate::readiness::{NotReady, wait_until_ready};
 use crate::rest::RestError;
 
@@ -39,7 +41,9 @@ pub enum EtcdError {
 pub struct Etcd {
     url: String,
     log: PathBuf,
-    _process: Process,
+    /// What starts it, and starts it again.
+    spec: ProcessSpec,
+    process: Mutex<Option<Process>>,
 }
 
 impl Etcd {
@@ -68,6 +72,37 @@ impl Etcd {
         tail_of_file(&self.log, lines)
     }
 
+    /// Suspends it: connections stay open, but requests get no response.
+    pub async fn suspend(&self) -> Result<(), EtcdError> {
+        match &*self.process.lock().await {
+            Some(process) => Ok(process.suspend().await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Resumes it after [`Self::suspend`].
+    pub async fn resume(&self) -> Result<(), EtcdError> {
+        match &*self.process.lock().await {
+            Some(process) => Ok(process.signal(Signal::Continue).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Kills it. Its data remain for [`Self::start_again`].
+    pub async fn kill(&self) -> Result<(), EtcdError> {
+        match self.process.lock().await.take() {
+            Some(process) => Ok(process.kill().await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts it with the same data at the same URL, after [`Self::kill`].
+    pub async fn start_again(&self) -> Result<(), EtcdError> {
+        let process = run(&self.spec, &self.url).await?;
+        *self.process.lock().await = Some(process);
+        Ok(())
+    }
+
     async fn start_once(program: &Path, folder: &Path) -> Result<Self, EtcdError> {
         let url = format!("http://127.0.0.1:{}", free_port().map_err(EtcdError::Port)?);
         let peer = format!("http://127.0.0.1:{}", free_port().map_err(EtcdError::Port)?);
@@ -77,7 +112,7 @@ impl Etcd {
         // one's.
         let _ = std::fs::remove_file(&log);
         let _ = std::fs::remove_dir_all(&data);
-        let mut process = Process::spawn(&ProcessSpec {
+        let spec = ProcessSpec {
             name: "etcd".to_owned(),
             program: program.to_owned(),
             args: vec![
@@ -93,15 +128,21 @@ impl Etcd {
             ],
             env: vec![larger_heap()],
             log: log.clone(),
-        })
-        .await?;
-        let client = plain_client()?;
-        let ready = format!("{url}/readyz");
-        wait_until_ready("etcd", &mut process, &client, &ready, READY_WITHIN).await?;
+        };
+        let process = run(&spec, &url).await?;
         Ok(Self {
             url,
             log,
-            _process: process,
+            spec,
+            process: Mutex::new(Some(process)),
         })
     }
+}
+
+/// Starts the process and waits until it is ready.
+async fn run(spec: &ProcessSpec, url: &str) -> Result<Process, EtcdError> {
+    let mut process = Process::spawn(spec).await?;
+    let (client, ready) = (plain_client()?, format!("{url}/readyz"));
+    wait_until_ready("etcd", &mut process, &client, &ready, READY_WITHIN).await?;
+    Ok(process)
 }

@@ -124,6 +124,11 @@ impl Fleet {
         start_one(spec, &self.parts, self.etcd.url(), self.folder.path()).await
     }
 
+    /// The etcd of all control planes.
+    pub fn etcd(&self) -> &Etcd {
+        &self.etcd
+    }
+
     /// The real binaries.
     pub fn parts(&self) -> &Parts {
         &self.parts

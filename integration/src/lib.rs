@@ -56,6 +56,7 @@ pub mod relay;
 pub mod rendered;
 pub mod rest;
 pub mod runner;
+pub mod small_disk;
 pub mod spire;
 pub mod traefik;
 pub mod transcript;

@@ -13,6 +13,7 @@ mod admission_policies;
 mod auth_configs;
 mod browser;
 mod caller_certificates;
+mod chaos;
 mod ci;
 mod clients;
 mod conformance;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         .suite("inputs", inputs::suite())
         .suite("openapi", inputs::openapi())
         .suite("lifecycle", lifecycle::suite())
+        .suite("chaos", chaos::suite())
         .suite("tls", tls::suite())
         .suite("crds", crds::suite())
         .suite("browser", browser::suite())
@@ -112,5 +114,7 @@ fn main() -> ExitCode {
         .suite("gateway", ci::gateway::suite())
         .suite("image_digest", node::image_digest())
         .suite("long_rotation", rotation::long::suite())
+        .suite("chaos_at_length", chaos::at_length())
+        .suite("soak", chaos::long_load())
         .main()
 }

@@ -11,7 +11,7 @@ use futures::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::ProxyState;
-use super::rules::Fault;
+use super::rules::{Fault, KillMoment};
 use crate::https::Connection;
 
 const REQUEST_BODY_LIMIT: usize = 16 * 1024 * 1024;
@@ -89,6 +89,16 @@ impl PassedOn {
             Some(Fault::ReplaceBody { body, content_type }) => {
                 replace_body(self.send().await, body, content_type)
             }
+            Some(Fault::Kill(switch)) => {
+                switch.note_request(&self.method, &self.path);
+                let connection = self.connection.clone();
+                if switch.moment() == KillMoment::BeforeAnswer {
+                    // Its head arrives when the server has carried out the request.
+                    let _ = self.send().await;
+                }
+                switch.kill();
+                cut(&connection)
+            }
         }
     }
 
@@ -116,10 +126,14 @@ impl PassedOn {
     }
 
     fn cut(&self) -> Response {
-        self.connection.cut();
-        // No client receives this response, because the connection is cut.
-        StatusCode::BAD_GATEWAY.into_response()
+        cut(&self.connection)
     }
+}
+
+fn cut(connection: &Connection) -> Response {
+    connection.cut();
+    // No client receives this response, because the connection is cut.
+    StatusCode::BAD_GATEWAY.into_response()
 }
 
 fn slowly(response: Response) -> Response {

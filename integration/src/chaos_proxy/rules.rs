@@ -1,8 +1,10 @@
 //! Rules that decide which request gets which fault.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 
 /// What the proxy does to a request.
@@ -41,6 +43,56 @@ pub enum Fault {
         /// Its content type.
         content_type: HeaderValue,
     },
+    /// Kills the client (SIGKILL) at this request, and passes no answer on.
+    Kill(KillSwitch),
+}
+
+/// When a client is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KillMoment {
+    /// The server never receives the request.
+    BeforeRequest,
+    /// The server has carried out the request, and the client never learns it.
+    BeforeAnswer,
+}
+
+/// Kills a process at one request, and remembers at which.
+#[derive(Debug, Clone)]
+pub struct KillSwitch {
+    process: u32,
+    moment: KillMoment,
+    request: Arc<OnceLock<String>>,
+}
+
+impl KillSwitch {
+    /// For a child process of the tests that is running.
+    pub fn of(process: u32, moment: KillMoment) -> Self {
+        Self {
+            process,
+            moment,
+            request: Arc::default(),
+        }
+    }
+
+    /// Method and path of the request at which the process is killed, once that has arrived.
+    pub fn request(&self) -> Option<&str> {
+        self.request.get().map(String::as_str)
+    }
+
+    pub(super) fn moment(&self) -> KillMoment {
+        self.moment
+    }
+
+    pub(super) fn note_request(&self, method: &Method, path: &str) {
+        let _ = self.request.set(format!("{method} {path}"));
+    }
+
+    pub(super) fn kill(&self) {
+        if let Some(id) = i32::try_from(self.process).ok().and_then(Pid::from_raw) {
+            // A process that has exited already cannot be killed, which is as good.
+            let _ = kill_process(id, Signal::KILL);
+        }
+    }
 }
 
 /// A fault and the requests that meet it.
@@ -49,6 +101,8 @@ pub struct Rule {
     method: Option<Method>,
     path_contains: String,
     fault: Fault,
+    writes_only: bool,
+    skipped: u32,
     left: Option<u32>,
 }
 
@@ -59,6 +113,8 @@ impl Rule {
             method: Some(method),
             path_contains: path_contains.to_owned(),
             fault,
+            writes_only: false,
+            skipped: 0,
             left: None,
         }
     }
@@ -70,6 +126,8 @@ impl Rule {
             method: None,
             path_contains: path_contains.to_owned(),
             fault,
+            writes_only: false,
+            skipped: 0,
             left: None,
         }
     }
@@ -80,8 +138,21 @@ impl Rule {
         self
     }
 
+    /// Lets the first `count` matching requests pass.
+    pub fn after(mut self, count: u32) -> Self {
+        self.skipped = count;
+        self
+    }
+
+    /// Lets reads (GET) pass.
+    pub fn writes_only(mut self) -> Self {
+        self.writes_only = true;
+        self
+    }
+
     fn matches(&self, method: &Method, path: &str) -> bool {
         self.left != Some(0)
+            && !(self.writes_only && method == Method::GET)
             && self.method.as_ref().is_none_or(|one| one == method)
             && path.contains(&self.path_contains)
     }
@@ -116,12 +187,20 @@ impl Rules {
 
     /// Returns the fault of the first rule that matches, and counts one use of it.
     pub(super) fn fault_for(&mut self, method: &Method, path: &str) -> Option<Fault> {
-        let (_, rule) = self
+        let matching = self
             .all
             .iter_mut()
-            .find(|(_, rule)| rule.matches(method, path))?;
-        rule.left = rule.left.map(|left| left.saturating_sub(1));
-        Some(rule.fault.clone())
+            .map(|(_, rule)| rule)
+            .filter(|rule| rule.matches(method, path));
+        for rule in matching {
+            if rule.skipped > 0 {
+                rule.skipped -= 1;
+                continue;
+            }
+            rule.left = rule.left.map(|left| left.saturating_sub(1));
+            return Some(rule.fault.clone());
+        }
+        None
     }
 }
 
@@ -149,5 +228,14 @@ mod tests {
         ));
         rules.remove(second);
         assert!(rules.fault_for(&Method::POST, "/a/token").is_none());
+    }
+    #[test]
+    fn a_rule_applies_after_so_many_writes() {
+        let mut rules = Rules::default();
+        let rule = Rule::on_any("/secrets", Fault::Drop).writes_only();
+        rules.add(rule.after(1).times(1));
+        let mut next = |method| rules.fault_for(&method, "/secrets").is_some();
+        let faults = [Method::POST, Method::GET, Method::PUT, Method::PUT].map(&mut next);
+        assert_eq!(faults, [false, false, true, false]);
     }
 }

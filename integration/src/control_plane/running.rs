@@ -64,7 +64,7 @@ impl ControlPlane {
     /// Starts the processes and waits until they work.
     pub(super) async fn run(&self) -> Result<(), ControlPlaneError> {
         let mut running = self.running.lock().await;
-        let program = self.parts.locate(Part::ApiServer(self.spec.minor)).await?;
+        let program = self.parts.locate(Part::ApiServer(self.minor())).await?;
         let mut apiserver = self
             .spawn("kube-apiserver", program, self.apiserver_arguments().await)
             .await?;

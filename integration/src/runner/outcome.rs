@@ -10,6 +10,7 @@ use tokio::time::error::Elapsed;
 use crate::fleet::FleetError;
 use crate::network_namespace::NetworkNamespaceError;
 use crate::parts::PartError;
+use crate::small_disk::SmallDiskError;
 
 /// Any error. Tests only print it.
 pub type TestError = Box<dyn Error + Send + Sync>;
@@ -80,7 +81,7 @@ fn is_missing(error: &(dyn Error + Send + Sync + 'static)) -> bool {
         error.downcast_ref(),
         Some(NetworkNamespaceError::Unavailable(_))
     );
-    part || network
+    part || network || error.downcast_ref::<SmallDiskError>().is_some()
 }
 
 fn with_causes(error: &dyn Error) -> String {

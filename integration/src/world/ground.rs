@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Broker, BrokerSpec, authentication_configuration, install, prepare_hub};
 use crate::control_plane::{ControlPlane, ControlPlaneSpec};
+use crate::etcd::Etcd;
 use crate::fleet::{Fleet, FleetSpec};
 use crate::keyferry_process::KeyferryBinary;
 use crate::parts::{Minor, Parts};
@@ -171,6 +172,11 @@ impl Ground {
     /// The built binary.
     pub fn binary(&self) -> &KeyferryBinary {
         &self.binary
+    }
+
+    /// The etcd of all control planes.
+    pub fn etcd(&self) -> &Etcd {
+        self.fleet.etcd()
     }
 
     /// The real binaries.

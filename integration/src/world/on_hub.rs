@@ -68,6 +68,21 @@ impl OnHub {
     /// # Errors
     /// Something does not start.
     pub async fn build_with(ground: Ground, max_age: u64) -> Result<Self, TestError> {
+        Self::build_behind(ground, max_age, |hub| async move { Ok(hub.url()) }).await
+    }
+
+    /// As [`OnHub::build_with`]. Keyferry connects to the hub by the URL that `front` returns.
+    ///
+    /// # Errors
+    /// Something does not start.
+    pub async fn build_behind<F>(
+        ground: Ground,
+        max_age: u64,
+        front: impl FnOnce(Arc<ControlPlane>) -> F,
+    ) -> Result<Self, TestError>
+    where
+        F: Future<Output = Result<String, TestError>>,
+    {
         let spec = ControlPlaneSpec {
             controller_manager: true,
             audit_log: true,
@@ -75,7 +90,10 @@ impl OnHub {
         };
         let hub = Arc::new(ground.control_plane(spec).await?);
         install_for_objects(&hub).await?;
-        let spec = BrokerSpec::of_hub("main", &hub).with_server_lines(LINES);
+        let hub_url = front(Arc::clone(&hub)).await?;
+        let spec = BrokerSpec::of_hub("main", &hub)
+            .with_server_lines(LINES)
+            .through(&hub_url);
         let spec = spec.with_times(BrokerTimes {
             max_stale: 300,
             max_age,

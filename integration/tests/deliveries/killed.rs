@@ -78,7 +78,7 @@ async fn secrets(tenant: &Tenant) -> Result<Vec<Value>, TestError> {
 }
 
 /// Checks that every Secret is complete at any time, and counts them.
-async fn whole(tenant: &Tenant) -> Result<usize, TestError> {
+pub(crate) async fn whole(tenant: &Tenant) -> Result<usize, TestError> {
     let secrets = secrets(tenant).await?;
     for secret in &secrets {
         let text = decoded(secret, "value")?;
@@ -139,67 +139,83 @@ async fn ready(tenant: &Tenant) -> Result<usize, TestError> {
 async fn every_token_is_good_and_recorded(tenant: &Tenant, broker: &Broker) -> TestResult {
     let (secrets, accesses) = (secrets(tenant).await?, accesses(tenant).await?);
     assert_eq!(secrets.len(), ACCESSES);
-    let recorded: BTreeSet<String> = broker
-        .audit()?
-        .iter()
-        .filter_map(|record| Some(record["tokenId"].as_str()?.to_owned()))
-        .collect();
+    let recorded = recorded_tokens(&broker.audit()?);
     let mut owners = BTreeSet::new();
     for secret in &secrets {
-        let metadata = &secret["metadata"];
-        let owner = metadata["ownerReferences"][0]["uid"]
-            .as_str()
-            .ok_or("no owner")?;
+        let owner = owner_of(secret)?;
         assert!(
             owners.insert(owner.to_owned()),
-            "two Secrets of one access: {metadata}"
+            "two Secrets of one access: {}",
+            secret["metadata"]
         );
         let access = accesses
             .iter()
             .find(|access| access["metadata"]["uid"] == owner)
             .ok_or("its owner is none of the accesses")?;
-        let id = metadata["annotations"]["keyferry.dev/token-id"]
-            .as_str()
-            .ok_or("no token id")?;
-        assert!(
-            recorded.contains(id),
-            "a token left without its record: {id}"
-        );
-        let exposure: String = access["status"]["exposureUntil"]
-            .as_str()
-            .unwrap_or_default()
-            .chars()
-            .take(19)
-            .collect();
-        let end: String = metadata["annotations"]["keyferry.dev/expires-at"]
-            .as_str()
-            .unwrap_or_default()
-            .chars()
-            .take(19)
-            .collect();
-        assert!(
-            exposure >= end && !end.is_empty(),
-            "{exposure} does not cover {end}"
-        );
-        let text = decoded(secret, "value")?;
-        let token = token_in(&text).ok_or("no token")?;
-        let spec = json!({ "token": token, "audiences": [format!("https://{}.keyferry.test", tenant.name)] });
-        let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec });
-        let answer = tenant
-            .world
-            .hub
-            .admin()
-            .create("/apis/authentication.k8s.io/v1/tokenreviews", &review)
-            .await?;
-        assert_eq!(
-            answer["status"]["authenticated"], true,
-            "{}",
-            answer["status"]
-        );
-        assert_eq!(
-            answer["status"]["user"]["username"],
-            format!("system:serviceaccount:{}:reconciler", tenant.name).as_str()
-        );
+        check_secret(tenant, secret, access, &recorded).await?;
     }
     Ok(())
+}
+
+fn owner_of(secret: &Value) -> Result<&str, TestError> {
+    let owner = secret["metadata"]["ownerReferences"][0]["uid"].as_str();
+    owner.ok_or_else(|| format!("no owner: {}", secret["metadata"]).into())
+}
+
+/// The IDs of all tokens in an audit log.
+pub(crate) fn recorded_tokens(audit: &[Value]) -> BTreeSet<String> {
+    let id = |record: &Value| Some(record["tokenId"].as_str()?.to_owned());
+    audit.iter().filter_map(id).collect()
+}
+
+/// Checks a delivered Secret: it belongs to the access, its token was recorded, is covered by the
+/// status, and is one that the hub accepts for the tenant's account.
+pub(crate) async fn check_secret(
+    tenant: &Tenant,
+    secret: &Value,
+    access: &Value,
+    recorded: &BTreeSet<String>,
+) -> TestResult {
+    let metadata = &secret["metadata"];
+    assert_eq!(access["metadata"]["uid"], owner_of(secret)?, "{metadata}");
+    let id = metadata["annotations"]["keyferry.dev/token-id"]
+        .as_str()
+        .ok_or("no token id")?;
+    assert!(
+        recorded.contains(id),
+        "a token left without its record: {id}"
+    );
+    let exposure = seconds_of(&access["status"]["exposureUntil"]);
+    let end = seconds_of(&metadata["annotations"]["keyferry.dev/expires-at"]);
+    assert!(
+        exposure >= end && !end.is_empty(),
+        "{exposure} does not cover {end}"
+    );
+    let text = decoded(secret, "value")?;
+    let token = token_in(&text).ok_or("no token")?;
+    let spec =
+        json!({ "token": token, "audiences": [format!("https://{}.keyferry.test", tenant.name)] });
+    let review =
+        json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec });
+    let answer = tenant
+        .world
+        .hub
+        .admin()
+        .create("/apis/authentication.k8s.io/v1/tokenreviews", &review)
+        .await?;
+    assert_eq!(
+        answer["status"]["authenticated"], true,
+        "{}",
+        answer["status"]
+    );
+    assert_eq!(
+        answer["status"]["user"]["username"],
+        format!("system:serviceaccount:{}:reconciler", tenant.name).as_str()
+    );
+    Ok(())
+}
+
+/// A time without its fraction, which sorts as the time does.
+fn seconds_of(time: &Value) -> String {
+    time.as_str().unwrap_or_default().chars().take(19).collect()
 }

@@ -15,14 +15,14 @@ use keyferry_integration::world::{
 use serde_json::{Value, json};
 
 /// The tenant's namespace.
-pub(super) const TENANT: &str = "tenant-a";
+pub(crate) const TENANT: &str = "tenant-a";
 
 /// A hub, its Keyferry and its targets.
-pub(super) struct Stage {
-    pub(super) hub: Arc<ControlPlane>,
-    pub(super) broker: Broker,
+pub(crate) struct Stage {
+    pub(crate) hub: Arc<ControlPlane>,
+    pub(crate) broker: Broker,
     /// The targets, newest minor first.
-    pub(super) targets: Vec<Arc<ControlPlane>>,
+    pub(crate) targets: Vec<Arc<ControlPlane>>,
 }
 
 impl Stage {
@@ -42,7 +42,7 @@ impl Stage {
     }
 
     /// As [`Self::start`], on an existing hub.
-    pub(super) async fn on(
+    pub(crate) async fn on(
         ground: &Ground,
         hub: Arc<ControlPlane>,
         name: &str,
@@ -157,7 +157,7 @@ impl Stage {
 }
 
 /// The audience of a target.
-pub(super) fn audience(name: &str, index: usize) -> String {
+pub(crate) fn audience(name: &str, index: usize) -> String {
     format!("https://{name}-{index}.keyferry.test")
 }
 
@@ -175,7 +175,7 @@ pub(super) async fn published(broker: &Broker) -> Result<Vec<u8>, TestError> {
 }
 
 /// The kids of a key set, sorted.
-pub(super) fn kids(set: &Value) -> Result<Vec<String>, TestError> {
+pub(crate) fn kids(set: &Value) -> Result<Vec<String>, TestError> {
     let keys = set["keys"].as_array().ok_or("no key set")?;
     let mut kids: Vec<String> = keys
         .iter()
@@ -212,13 +212,13 @@ pub(crate) async fn sign_with_new_key(
 
 /// A client of one target, without its own identity.
 #[derive(Clone)]
-pub(super) struct Judge {
+pub(crate) struct Judge {
     client: reqwest::Client,
     url: String,
 }
 
 impl Judge {
-    pub(super) fn of(target: &ControlPlane) -> Result<Self, TestError> {
+    pub(crate) fn of(target: &ControlPlane) -> Result<Self, TestError> {
         let url = format!(
             "{}/apis/authentication.k8s.io/v1/selfsubjectreviews",
             target.url()
@@ -230,7 +230,7 @@ impl Judge {
     }
 
     /// The HTTP status of the target's response to a token.
-    pub(super) async fn status(&self, token: &str) -> Result<u16, TestError> {
+    pub(crate) async fn status(&self, token: &str) -> Result<u16, TestError> {
         let review =
             json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
         Ok(self

@@ -1,9 +1,9 @@
 //! An audit log file that survives rotation, and can rotate itself.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use keyferry_api::config::{AuditFile, AuditRotation};
 
@@ -14,6 +14,9 @@ pub(super) struct LogFile {
     file: File,
     /// In bytes.
     size: u64,
+    /// The last line of an earlier process is incomplete: its disk was full, or it was killed. A
+    /// line break keeps the next record apart, which would be unreadable otherwise.
+    is_torn: bool,
 }
 
 impl LogFile {
@@ -21,8 +24,10 @@ impl LogFile {
         let mut options = OpenOptions::new();
         options.create(true).append(true).mode(0o600);
         let file = options.open(&settings.path)?;
+        let size = file.metadata()?.len();
         Ok(Self {
-            size: file.metadata()?.len(),
+            is_torn: ends_within_line(&settings.path, size),
+            size,
             settings,
             file,
         })
@@ -65,6 +70,20 @@ impl LogFile {
     }
 }
 
+/// Whether a file of this size ends within a line. If it cannot be read, it may: an empty line costs
+/// less than a record.
+fn ends_within_line(path: &Path, size: u64) -> bool {
+    let read_last_byte = || -> std::io::Result<u8> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(size.saturating_sub(1)))?;
+        let mut last_byte = [0];
+        file.read_exact(&mut last_byte)?;
+        let [last_byte] = last_byte;
+        Ok(last_byte)
+    };
+    size > 0 && !matches!(read_last_byte(), Ok(b'\n'))
+}
+
 impl Write for LogFile {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         if !self.is_in_place() {
@@ -76,6 +95,11 @@ impl Write for LogFile {
         {
             self.rotate_files(rotation)?;
             *self = Self::open(self.settings.clone())?;
+        }
+        if self.is_torn {
+            self.file.write_all(b"\n")?;
+            self.size += 1;
+            self.is_torn = false;
         }
         let written = self.file.write(text)?;
         self.size += written as u64;

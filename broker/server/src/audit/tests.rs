@@ -383,6 +383,30 @@ async fn a_rotated_file_is_opened_again() {
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
 }
 
+/// The disk was full, or the process was killed, within a line. The next process starts another.
+#[tokio::test]
+async fn a_line_that_an_earlier_process_tore_swallows_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, (before, lines)) in [("", 1), ("{}\n", 2), ("{}\n{\"torn", 3)]
+        .iter()
+        .enumerate()
+    {
+        let path = folder.path().join(number.to_string());
+        std::fs::write(&path, before).unwrap();
+        let log = AuditLog::to_file(&file_at(&path)).unwrap();
+        write(&log, NEXT_RECORD_ID..NEXT_RECORD_ID + 1)
+            .await
+            .unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let record: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!(
+            record["requestId"],
+            RequestId::from(NEXT_RECORD_ID).to_string()
+        );
+        assert_eq!(text.lines().count(), *lines, "{text}");
+    }
+}
+
 /// A tool renames the file again and again while records are written: each is in one file, whole, and
 /// once. No signal says that the file was renamed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
