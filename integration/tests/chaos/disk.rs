@@ -62,7 +62,10 @@ pub(super) async fn a_full_disk_issues_nothing_and_tears_no_record(
     disk.free()?;
     issued.insert(client.until_issued(&replica).await?);
     let text = std::fs::read_to_string(&audit)?;
-    let recorded = recorded_tokens(&records_in(&text));
+    let records = records_in(&text);
+    let torn = text.lines().count() - records.len();
+    eprintln!("{} records, and {torn} lines that are none", records.len());
+    let recorded = recorded_tokens(&records);
     assert!(
         issued.is_subset(&recorded),
         "issued without a record:\n{text}"
@@ -90,10 +93,8 @@ pub(super) async fn a_blocked_audit_log_issues_nothing_until_it_is_read(
 
     pipe.block()?;
     let documents = published(&replica).await?;
-    for _ in 0..2 {
-        let answer = client.ask(&replica).await?;
-        assert_eq!(client.issued(&answer)?, None, "issued without a record");
-    }
+    let answer = client.ask(&replica).await?;
+    assert_eq!(client.issued(&answer)?, None, "issued without a record");
     assert_eq!(published(&replica).await?, documents);
     let denied = replica
         .exchange(&client.caller, "blocked-log/absent")

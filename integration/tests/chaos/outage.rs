@@ -16,8 +16,10 @@ use super::stage::{Stage, check_token};
 use crate::deliveries::killed::{check_secret, recorded_tokens};
 use crate::deliveries::tenant::Tenant;
 
-/// How long each outage lasts: longer than one call to the hub may take.
-const LASTS: Duration = Duration::from_secs(7);
+/// How long a dead store and a silent hub last: longer than one call to the hub may take.
+const LASTS: Duration = Duration::from_secs(6);
+/// How long a store is slow.
+const IS_SLOW: Duration = Duration::from_secs(4);
 /// The pulses of a slow store.
 const STOPPED: Duration = Duration::from_millis(400);
 const RUNNING: Duration = Duration::from_millis(150);
@@ -60,7 +62,7 @@ impl Outage {
         let spec = json!({ "deliveries": deliveries, "probe": "Off" });
         callers.tenant.put_access_with("secret", spec).await?;
         self.begin(stage).await?;
-        let (answers, pulsed) = tokio::join!(callers.ask_for(LASTS), self.pulse(stage));
+        let (answers, pulsed) = tokio::join!(callers.ask_for(self.lasts()), self.pulse(stage));
         self.end(stage).await?;
         pulsed?;
         let answers = answers?;
@@ -83,6 +85,13 @@ impl Outage {
         Ok(())
     }
 
+    fn lasts(self) -> Duration {
+        match self {
+            Self::SlowStore => IS_SLOW,
+            Self::DeadStore | Self::SilentHub => LASTS,
+        }
+    }
+
     async fn begin(self, stage: &Stage) -> TestResult {
         match self {
             Self::SlowStore => {}
@@ -96,7 +105,7 @@ impl Outage {
     }
 
     async fn pulse(self, stage: &Stage) -> TestResult {
-        let end = Instant::now() + LASTS;
+        let end = Instant::now() + self.lasts();
         let etcd = stage.world.ground.etcd();
         while matches!(self, Self::SlowStore) && Instant::now() < end {
             etcd.suspend().await?;
