@@ -19,10 +19,12 @@ pub(super) async fn killed_at_each_request_of_a_delivery_the_next_leader_finishe
 ) -> TestResult {
     let tenant = Tenant::new(&stage.world, "killed-each", &["HTTP", "KubeConfigSecret"]).await?;
     let path = format!("/namespaces/{}/", tenant.name);
+    let mut accesses = 0..;
     for moment in MOMENTS {
         for number in 0.. {
             let armed = stage.kill_at(moment, |fault| Rule::on_any(&path, fault).after(number))?;
-            let access = Access::new(&tenant, format!("a{number}-{moment:?}").to_lowercase());
+            let index = accesses.next().unwrap_or_default();
+            let access = Access::new(&tenant, format!("a{index}"), index);
             let request = stage
                 .survive(armed, access.live(), access.check_halfway())
                 .await?;

@@ -34,7 +34,7 @@ pub(super) async fn killed_at_a_write_of_a_delivery_the_next_leader_finishes(
         let armed = stage.kill_at(KillMoment::BeforeAnswer, |fault| {
             Rule::on(method.clone(), &path, fault)
         })?;
-        let access = Access::new(&tenant, format!("a{number}"));
+        let access = Access::new(&tenant, format!("a{number}"), number);
         let request = stage
             .survive(armed, access.live(), access.check_halfway())
             .await?;
@@ -54,24 +54,34 @@ pub(super) async fn nothing_is_left(tenant: &Tenant) -> TestResult {
 pub(super) struct Access<'t> {
     tenant: &'t Tenant,
     name: String,
+    /// Those of its tokens. No other access has them, so that none of its tokens is cached.
+    lifetimes: [String; 2],
 }
 
 impl<'t> Access<'t> {
-    pub(super) fn new(tenant: &'t Tenant, name: String) -> Self {
-        Self { tenant, name }
+    /// The number is one that no other access of the tenant has.
+    pub(super) fn new(tenant: &'t Tenant, name: String, number: usize) -> Self {
+        let lifetimes = [61, 301].map(|minutes| format!("{}m", minutes + number));
+        Self {
+            tenant,
+            name,
+            lifetimes,
+        }
     }
 
     /// Its whole life. Each step waits until a leader has finished it.
     pub(super) async fn live(&self) -> TestResult {
         let (tenant, name) = (self.tenant, &*self.name);
         let hub = &tenant.world.hub;
-        let deliveries = json!([{ "name": "s", "type": "KubeConfigSecret" }]);
+        let [first_life, next_life] = &self.lifetimes;
+        let deliveries =
+            json!([{ "name": "s", "type": "KubeConfigSecret", "tokenLifetime": first_life }]);
         let spec = json!({ "deliveries": deliveries, "probe": "Off" });
         tenant.put_access_with(name, spec).await?;
         let first = self.until_delivered("").await?;
 
         let secret = self.secret_name();
-        renew_with_lifetime(hub, &tenant.name, name, &secret, "2h").await?;
+        renew_with_lifetime(hub, &tenant.name, name, &secret, next_life).await?;
         self.until_delivered(&first).await?;
 
         let without = json!({ "spec": { "deliveries": [{ "name": "h", "type": "HTTP" }] } });

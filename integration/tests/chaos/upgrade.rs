@@ -1,15 +1,16 @@
 //! The hub's apiserver is replaced by newer minor versions on the same data, while callers exchange.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::ControlPlaneSpec;
 use keyferry_integration::parts::Minor;
 use keyferry_integration::pki::SigningKeyKind;
-use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::runner::TestResult;
 use keyferry_integration::wait::until;
 use keyferry_integration::world::{Ground, caller_token};
+use parking_lot::Mutex;
 
 use super::stage::check_token;
 use crate::rotation::stage::{Judge, Stage, TENANT, audience};
@@ -17,6 +18,8 @@ use crate::rotation::stage::{Judge, Stage, TENANT, audience};
 const NAME: &str = "upgraded";
 const ACCOUNT: &str = "reconciler";
 const PAUSE: Duration = Duration::from_millis(100);
+/// Tokens of each caller before and after each upgrade.
+const TOKENS: usize = 25;
 /// How long an apiserver that has just started may refuse.
 const SERVES_WITHIN: Duration = Duration::from_secs(120);
 
@@ -33,12 +36,13 @@ pub(super) async fn a_hub_that_is_upgraded_gives_no_wrong_answer(
     let accounts = [ACCOUNT.to_owned()];
     let stage = Arc::new(Stage::on(&ground, hub, NAME, 30, &accounts, |spec| spec).await?);
     until_new_caller_is_granted(&stage).await?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let [confirmed, new] = [false, true].map(|renews| {
-        let (stage, stop) = (Arc::clone(&stage), Arc::clone(&stop));
-        tokio::spawn(async move { exchange_until(&stage, renews, &stop).await })
+    let load = Arc::new(Load::default());
+    let running = [false, true].map(|renews| {
+        let (stage, load) = (Arc::clone(&stage), Arc::clone(&load));
+        tokio::spawn(async move { exchange_until_stopped(&stage, renews, &load).await })
     });
     let mut away = Vec::new();
+    load.until_granted().await?;
     for minor in [Minor::V1_36, Minor::V1_37] {
         let begin = Instant::now();
         stage.hub.change_minor(minor).await?;
@@ -51,49 +55,73 @@ pub(super) async fn a_hub_that_is_upgraded_gives_no_wrong_answer(
             minor.git_version(),
             begin.elapsed()
         );
+        load.until_granted().await?;
     }
-    stop.store(true, Ordering::Relaxed);
-    let (confirmed, new) = (confirmed.await??, new.await??);
-    for tally in [&confirmed, &new] {
-        assert!(tally.granted > 50, "only {} exchanges", tally.granted);
+    load.stop.store(true, Ordering::Relaxed);
+    for caller in running {
+        caller.await??;
     }
-    assert_eq!(
-        confirmed.refusals.len(),
-        0,
-        "a confirmed caller was refused"
+    let [confirmed, new] = load.refusals.each_ref().map(|refusals| refusals.lock());
+    assert!(
+        confirmed.is_empty(),
+        "a confirmed caller was refused: {confirmed:?}"
     );
-    for at in &new.refusals {
+    for (at, body) in new.iter() {
         let is_away = |(begin, end): &(Instant, Instant)| begin <= at && at <= end;
-        assert!(away.iter().any(is_away), "refused while the hub served");
+        let after: Vec<_> = away
+            .iter()
+            .map(|(_, end)| at.saturating_duration_since(*end))
+            .collect();
+        assert!(
+            away.iter().any(is_away),
+            "refused {after:?} after each upgrade: {body}"
+        );
     }
+    let granted = load
+        .granted
+        .each_ref()
+        .map(|count| count.load(Ordering::Relaxed));
     eprintln!(
-        "{} tokens of a confirmed caller, {} of new callers, who were refused {} times",
-        confirmed.granted,
-        new.granted,
-        new.refusals.len()
+        "{granted:?} tokens of a confirmed caller and of new ones, who were refused {} times",
+        new.len()
     );
     Ok(())
 }
 
-/// The answers that one caller got.
+/// What a caller whom the hub has confirmed, and a new caller each time, were answered.
 #[derive(Default)]
-struct Tally {
-    granted: usize,
-    refusals: Vec<Instant>,
+struct Load {
+    stop: AtomicBool,
+    granted: [AtomicUsize; 2],
+    refusals: [Mutex<Vec<(Instant, String)>>; 2],
 }
 
-/// Exchanges without a pause for thought; as a new caller each time if it `renews`. Each token is
-/// the right one, and a target of the newest minor accepts it.
-async fn exchange_until(
-    stage: &Stage,
-    renews: bool,
-    stop: &AtomicBool,
-) -> Result<Tally, TestError> {
+impl Load {
+    /// Waits until both callers have got some more tokens.
+    async fn until_granted(&self) -> TestResult {
+        let counts = || {
+            self.granted
+                .each_ref()
+                .map(|count| count.load(Ordering::Relaxed))
+        };
+        let before = counts();
+        until("some more tokens", SERVES_WITHIN, || {
+            let now = counts();
+            let is_more = (0..2).all(|caller| now[caller] >= before[caller] + TOKENS);
+            std::future::ready(Ok(is_more))
+        })
+        .await
+    }
+}
+
+/// Exchanges again and again; as a new caller each time if it `renews`. Each token is the right one,
+/// and a target of the newest minor accepts it.
+async fn exchange_until_stopped(stage: &Stage, renews: bool, load: &Load) -> TestResult {
     let target = stage.targets.first().ok_or("no target")?;
     let judge = Judge::of(target)?;
     let mut caller = caller_token(&stage.hub, TENANT, ACCOUNT).await?;
-    let mut tally = Tally::default();
-    while !stop.load(Ordering::Relaxed) {
+    let index = usize::from(renews);
+    while !load.stop.load(Ordering::Relaxed) {
         tokio::time::sleep(PAUSE).await;
         if renews {
             // Without an answer of the hub there is no new caller.
@@ -108,13 +136,13 @@ async fn exchange_until(
             let token = answer.token()?;
             check_token(&token, TENANT, &audience(NAME, 0))?;
             assert_eq!(judge.status(&token).await?, 201, "the target refuses it");
-            tally.granted += 1;
+            load.granted[index].fetch_add(1, Ordering::Relaxed);
         } else {
             assert_eq!(answer.status, 503, "{}", answer.body);
-            tally.refusals.push(at);
+            load.refusals[index].lock().push((at, answer.body));
         }
     }
-    Ok(tally)
+    Ok(())
 }
 
 async fn until_new_caller_is_granted(stage: &Stage) -> TestResult {
