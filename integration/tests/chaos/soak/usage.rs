@@ -9,7 +9,7 @@ use keyferry_integration::runner::TestError;
 
 use crate::chaos::stage::Stage;
 
-/// One sample of each [`KINDS`], in their order.
+/// One sample: a number of each of [`KINDS`], in their order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage([u64; 4]);
 
