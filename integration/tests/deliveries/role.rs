@@ -194,7 +194,11 @@ async fn it_comes_and_goes_under_load(world: &OnHub, role: &Value) -> TestResult
     until_answered(400).await?;
     world.put_target("roles-view", role).await?;
     until_answered(200).await?;
-    println!("{} exchanges for the base meanwhile", load.stop().await?);
+    let exchanges = load.stop().await?;
+    assert!(
+        exchanges > 10,
+        "{exchanges} exchanges for the base meanwhile"
+    );
     let ready = world
         .until_access(TENANT, "roles-view", "Ready", "True", "Ready")
         .await;

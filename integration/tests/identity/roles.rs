@@ -321,6 +321,10 @@ async fn it_comes_and_goes_under_load(
             .await?;
         assert_eq!(broker.exchange(own, view).await?.status, 200);
     }
-    println!("{} exchanges for the base meanwhile", load.stop().await?);
+    let exchanges = load.stop().await?;
+    assert!(
+        exchanges > 10,
+        "{exchanges} exchanges for the base meanwhile"
+    );
     Ok(())
 }

@@ -53,6 +53,7 @@ fn bars(figures: &Figures, figure: impl Fn(&Subject) -> Option<Spread>) -> Vec<B
         Some(Bar {
             name: subject.name,
             spread: figure(subject)?,
+            marks: Vec::new(),
             is_peer: subject.rounds.iter().all(|round| round.flooded.is_none()),
         })
     };
