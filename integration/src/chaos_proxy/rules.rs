@@ -101,7 +101,6 @@ pub struct Rule {
     method: Option<Method>,
     path_contains: String,
     fault: Fault,
-    writes_only: bool,
     skipped: u32,
     left: Option<u32>,
 }
@@ -113,7 +112,6 @@ impl Rule {
             method: Some(method),
             path_contains: path_contains.to_owned(),
             fault,
-            writes_only: false,
             skipped: 0,
             left: None,
         }
@@ -126,7 +124,6 @@ impl Rule {
             method: None,
             path_contains: path_contains.to_owned(),
             fault,
-            writes_only: false,
             skipped: 0,
             left: None,
         }
@@ -144,15 +141,8 @@ impl Rule {
         self
     }
 
-    /// Lets reads (GET) pass.
-    pub fn writes_only(mut self) -> Self {
-        self.writes_only = true;
-        self
-    }
-
     fn matches(&self, method: &Method, path: &str) -> bool {
         self.left != Some(0)
-            && !(self.writes_only && method == Method::GET)
             && self.method.as_ref().is_none_or(|one| one == method)
             && path.contains(&self.path_contains)
     }
@@ -230,12 +220,12 @@ mod tests {
         assert!(rules.fault_for(&Method::POST, "/a/token").is_none());
     }
     #[test]
-    fn a_rule_applies_after_so_many_writes() {
+    fn a_rule_applies_after_so_many_requests() {
         let mut rules = Rules::default();
-        let rule = Rule::on_any("/secrets", Fault::Drop).writes_only();
+        let rule = Rule::on(Method::PUT, "/secrets", Fault::Drop);
         rules.add(rule.after(1).times(1));
         let mut next = |method| rules.fault_for(&method, "/secrets").is_some();
-        let faults = [Method::POST, Method::GET, Method::PUT, Method::PUT].map(&mut next);
+        let faults = [Method::POST, Method::PUT, Method::PUT, Method::PUT].map(&mut next);
         assert_eq!(faults, [false, false, true, false]);
     }
 }
