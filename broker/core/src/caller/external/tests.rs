@@ -272,6 +272,7 @@ fn a_clusters_token_is_none_of_a_ci_system_and_the_reverse() {
         }
         let refused = judged(&issuers, &claims).err();
         assert_eq!(refused, Some(Reason::CallerMalformed), "{:?}", case.0);
+        assert_eq!(judged_early(&issuers, &claims).err(), refused);
     }
 }
 
@@ -324,6 +325,12 @@ fn judged(issuers: &[ExternalIssuer], claims: &Value) -> Result<ExternalIdentity
         assert_eq!(late.as_ref().err(), Some(&reason), "the same reason later");
     }
     late
+}
+
+fn judged_early(issuers: &[ExternalIssuer], claims: &Value) -> Result<(), Reason> {
+    let token = key(SigningAlgorithm::Es256).token(claims);
+    let jwt = UnverifiedJwt::parse_id_token(&token).unwrap();
+    check_unverified(&jwt, issuers, now())
 }
 
 fn with(change: impl FnOnce(&mut Value)) -> Result<ExternalIdentity, Reason> {
@@ -469,12 +476,7 @@ fn only_issuer_audience_and_times_decide_before_the_signature() {
     let early = |change: &dyn Fn(&mut Value)| {
         let mut claims = claims();
         change(&mut claims);
-        let token = key(SigningAlgorithm::Es256).token(&claims);
-        check_unverified(
-            &UnverifiedJwt::parse_id_token(&token).unwrap(),
-            &issuers(),
-            now(),
-        )
+        judged_early(&issuers(), &claims)
     };
     for (name, value) in [
         ("repository_id", json!("420")),
