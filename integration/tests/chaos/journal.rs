@@ -31,7 +31,7 @@ pub(super) async fn killed_at_a_write_of_the_key_journal_it_stays_whole(
             })
             .await
         };
-        // Whoever reads it between two leaders finds a sealed journal.
+        // A reader between two leaders finds a sealed journal.
         let check = async { recorded_kids(world).await.map(drop) };
         let request = stage.survive(armed, flow, check).await?;
         eprintln!("{moment:?}: {request:?}");

@@ -131,7 +131,7 @@ impl Outage {
 enum Caller {
     /// A caller that the hub has confirmed, for a token that is cached.
     Confirmed,
-    /// A caller whom the hub was never asked about.
+    /// A caller about which the hub was never asked.
     New,
     /// A confirmed caller, for a target of which nothing is cached.
     ForNewTarget,

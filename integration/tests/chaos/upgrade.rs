@@ -93,7 +93,7 @@ pub(super) async fn a_hub_that_is_upgraded_gives_no_wrong_answer(
     Ok(())
 }
 
-/// What a caller whom the hub has confirmed, and a new caller each time, were answered.
+/// What a caller that the hub has confirmed, and a new caller each time, were answered.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,

@@ -106,7 +106,7 @@ pub fn added_and_removed(schedules: usize) -> usize {
 
 fn count_is_exact(schedules: usize, meanwhile: fn(&CountedCache<Key, ()>, &Key)) -> usize {
     count_broken(schedules, move || {
-        let (cache, key) = (new_cache(), Key(namespace(), 1));
+        let (cache, key) = (new_cache(), Key(tenant_namespace(), 1));
         let add = || {
             let (cache, key) = (cache.clone(), key.clone());
             thread::spawn(move || cache.insert(key, |_| ()))
@@ -124,7 +124,7 @@ pub fn both_find_room(schedules: usize) -> usize {
     count_broken(schedules, || {
         let cache = new_cache();
         let add = |number| {
-            let (cache, key) = (cache.clone(), Key(namespace(), number));
+            let (cache, key) = (cache.clone(), Key(tenant_namespace(), number));
             thread::spawn(move || {
                 if cache.has_room(&key) {
                     cache.insert(key, |_| ());
@@ -146,6 +146,6 @@ fn new_cache() -> CountedCache<Key, ()> {
 }
 
 #[allow(clippy::unwrap_used, reason = "a name of the tests")]
-fn namespace() -> Namespace {
+fn tenant_namespace() -> Namespace {
     Namespace::new("tenant-a").unwrap()
 }

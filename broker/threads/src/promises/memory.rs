@@ -18,7 +18,7 @@ const REQUESTS: usize = 3;
 /// Each request takes memory before it uses it, and holds it while it lasts.
 pub fn taken_before_it_is_used(schedules: usize) -> usize {
     one_at_a_time_fits(schedules, |bodies| {
-        let mut share = bodies.new_share(source());
+        let mut share = bodies.new_share(only_source());
         share.grow_by(LARGE_KIB).ok().map(|()| share)
     })
 }
@@ -26,10 +26,10 @@ pub fn taken_before_it_is_used(schedules: usize) -> usize {
 /// The mistake: a request looks whether there is room, and uses it without taking it.
 pub fn looked_at_and_not_taken(schedules: usize) -> usize {
     one_at_a_time_fits(schedules, |bodies| {
-        let mut share = bodies.new_share(source());
+        let mut share = bodies.new_share(only_source());
         let fits = share.grow_by(LARGE_KIB).is_ok();
         drop(share);
-        fits.then(|| bodies.new_share(source()))
+        fits.then(|| bodies.new_share(only_source()))
     })
 }
 
@@ -53,12 +53,12 @@ fn one_at_a_time_fits(schedules: usize, begin: fn(&Arc<Bodies>) -> Option<Share>
         let one_at_a_time = requests
             .into_iter()
             .all(|request| request.join().unwrap_or(false));
-        one_at_a_time && bodies.new_share(source()).grow_by(OF_SOURCE).is_ok()
+        one_at_a_time && bodies.new_share(only_source()).grow_by(OF_SOURCE).is_ok()
     })
 }
 
 const ORDER: shuttle::sync::atomic::Ordering = shuttle::sync::atomic::Ordering::SeqCst;
 
-fn source() -> Source {
+fn only_source() -> Source {
     Source::of_address(Ipv4Addr::new(192, 0, 2, 1).into())
 }

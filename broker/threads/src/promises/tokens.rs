@@ -20,7 +20,7 @@ const REQUESTS: usize = 3;
 /// The server adds each token before it grants the request.
 pub fn added_before_the_grant(schedules: usize) -> usize {
     one_is_granted(schedules, |used, token| {
-        used.add_token(token, now()).is_ok()
+        used.add_token(token, time_of_tests()).is_ok()
     })
 }
 
@@ -28,7 +28,7 @@ pub fn added_before_the_grant(schedules: usize) -> usize {
 pub fn asked_before_it_is_added(schedules: usize) -> usize {
     one_is_granted(schedules, |used, token| {
         let is_new = !used.is_used(token);
-        let _ = used.add_token(token, now());
+        let _ = used.add_token(token, time_of_tests());
         is_new
     })
 }
@@ -51,7 +51,7 @@ fn one_is_granted(schedules: usize, grants: fn(&UsedTokens, &ExternalIdentity) -
 }
 
 #[allow(clippy::unwrap_used, reason = "a time of the tests")]
-fn now() -> Timestamp {
+fn time_of_tests() -> Timestamp {
     Timestamp::from_second(NOW).unwrap()
 }
 
@@ -83,5 +83,5 @@ externalIssuers:
     let jwt = UnverifiedJwt::parse_id_token(&token).unwrap();
     let keys = signer.set();
     let signature = verify::verify_signature(&jwt, &keys).unwrap();
-    accept_external(&signature, &issuers, now()).unwrap()
+    accept_external(&signature, &issuers, time_of_tests()).unwrap()
 }
