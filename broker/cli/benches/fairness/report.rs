@@ -15,7 +15,7 @@ pub fn of(figures: &Figures, scale: Scale, row: u64) -> Report {
         "A neighbour beside floods, each with {}",
         cpu_share::DESCRIPTION
     );
-    let report = Report::of(figures.machine.clone()).with_section(title, table(figures));
+    let report = Report::of(figures.machine.clone()).with_section(title, render_table(figures));
     if scale != Scale::FULL || row != 0 {
         return report;
     }
@@ -60,7 +60,7 @@ fn bars(figures: &Figures, figure: impl Fn(&Subject) -> Option<Spread>) -> Vec<B
     figures.subjects.iter().filter_map(bar).collect()
 }
 
-fn table(figures: &Figures) -> Table {
+fn render_table(figures: &Figures) -> Table {
     Table {
         head: vec![
             "flood",

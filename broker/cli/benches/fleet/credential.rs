@@ -64,7 +64,7 @@ pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
     let program = program_at_home(hub.binary(), folder.path())?;
     let plugin = || plugin(hub, access, folder.path(), &program);
     let create = || create_token(hub, access, &kubectl, &audience, folder.path());
-    let exchange = || exchange(hub, access, &caller, folder.path());
+    let exchange = || exchange_command(hub, access, &caller, folder.path());
     for mut first in [plugin(), exchange(), create()] {
         let output = first.stderr(Stdio::piped()).output()?;
         if !output.status.success() {
@@ -98,7 +98,7 @@ pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
     })
 }
 
-fn exchange(hub: &Hub, access: &Access, caller: &Path, home: &Path) -> Command {
+fn exchange_command(hub: &Hub, access: &Access, caller: &Path, home: &Path) -> Command {
     let mut command = Command::new(hub.binary());
     command
         .args(["token", &access.id(), "--server", &hub.broker.api_url()])

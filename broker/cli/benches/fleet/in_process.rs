@@ -37,13 +37,13 @@ pub struct InProcess {
 
 /// Measures both, at accesses that nobody has asked for a token yet.
 pub async fn measure(hub: &Hub, accesses: &[Access]) -> Outcome<InProcess> {
-    let exchange = exchange(hub, accesses).await?;
+    let exchange = measure_exchanges(hub, accesses).await?;
     let flux = flux(hub, accesses).await.map_err(|why| why.to_string());
     Ok(InProcess { exchange, flux })
 }
 
 /// A cold exchange costs the hub a TokenReview and a TokenRequest.
-async fn exchange(hub: &Hub, accesses: &[Access]) -> Outcome<Waits> {
+async fn measure_exchanges(hub: &Hub, accesses: &[Access]) -> Outcome<Waits> {
     let mut offered = accesses.iter().filter(|access| access.name == OFFERED);
     let first = offered.next().ok_or("no access offers exchanges")?;
     // Opens the connection.

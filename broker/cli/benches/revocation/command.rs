@@ -24,7 +24,7 @@ pub struct Revoked {
 }
 
 /// Revokes a key, with a witness for each target.
-pub async fn revoke(stage: &Stage, kid: &str, witnesses: &[PathBuf]) -> Outcome<Revoked> {
+pub async fn run_revoke(stage: &Stage, kid: &str, witnesses: &[PathBuf]) -> Outcome<Revoked> {
     let replica = stage.replicas.first().ok_or("there is no replica")?;
     let mut command = Command::new(stage.ground.binary().path());
     command

@@ -103,7 +103,7 @@ pub async fn all(runs: usize) -> Outcome<Figures> {
         // next run over all phases.
         pause(index, 0.382, 15.0).await;
         let appeared = appear(&mut stage, index).await?;
-        let revoked = revoke(&stage, index).await?;
+        let revoked = revoke_key(&stage, index).await?;
         process::complain(&format!(
             "run {}: published after {:.1} s, refused after {:.1} s\n",
             index + 1,
@@ -150,7 +150,7 @@ async fn appear(stage: &mut Stage, index: usize) -> Outcome<Appeared> {
     })
 }
 
-async fn revoke(stage: &Stage, index: usize) -> Outcome<Refused> {
+async fn revoke_key(stage: &Stage, index: usize) -> Outcome<Refused> {
     let key = key_of(stage, index)?;
     let tokens = sign_tokens(stage, key).await?;
     let caller = &tokens.caller;
@@ -162,7 +162,7 @@ async fn revoke(stage: &Stage, index: usize) -> Outcome<Refused> {
     let ended = AtomicBool::new(false);
     let from = now();
     let command = async {
-        let revoked = command::revoke(stage, &key.kid, &tokens.witness_files).await;
+        let revoked = command::run_revoke(stage, &key.kid, &tokens.witness_files).await;
         ended.store(true, Ordering::Release);
         revoked
     };

@@ -66,11 +66,11 @@ pub fn of(figures: &Figures) -> Report {
     Report::of(figures.machine.clone())
         .with_section(
             format!("A new key of the hub, {runs} runs, in seconds"),
-            table(&appeared),
+            render_table(&appeared),
         )
         .with_section(
             format!("A revoked key, {runs} runs, in seconds"),
-            table(&revoked),
+            render_table(&revoked),
         )
         .with_chart(chart)
 }
@@ -129,7 +129,7 @@ fn revoked(runs: &[Run]) -> Vec<Row> {
     ]
 }
 
-fn table(rows: &[Row]) -> Table {
+fn render_table(rows: &[Row]) -> Table {
     let head = ["from; until"].into_iter().chain(Distribution::HEAD);
     Table {
         head: head.chain(["bound", "runs above it"]).collect(),
