@@ -63,6 +63,8 @@ metrics! {
             "Cached tokens",
         skew: Gauge = "hub_clock_skew_seconds" []
             "Seconds by which the hub's clock was ahead of this process at the last TokenRequest",
+        tasks: Gauge = "tasks" []
+            "Tasks that have not ended: some for each open connection, the others for as long as the process",
         build: Gauges = "build_info" ["version"]
             "1; the running version",
     }
@@ -303,6 +305,13 @@ impl Metrics {
     pub fn cached_tokens(&self, count: u64) {
         self.server
             .cached
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Reports the number of tasks that the runtime has and that have not ended.
+    pub fn running_tasks(&self, count: usize) {
+        self.server
+            .tasks
             .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 

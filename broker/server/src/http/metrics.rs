@@ -11,6 +11,7 @@ use axum::routing::get;
 use keyferry_api::reason::Reason;
 use keyferry_listener::{Source, plain_text};
 use keyferry_platform::metrics::Metrics;
+use tokio::runtime::Handle;
 
 use super::bearer;
 use super::exchange::source_of;
@@ -59,8 +60,9 @@ async fn check_permission(
     }
 }
 
-/// Answers with all metrics.
+/// Answers with all metrics, those of the runtime as they are now.
 pub(super) fn exposition_response(metrics: &Metrics) -> Response<Body> {
+    metrics.running_tasks(Handle::current().metrics().num_alive_tasks());
     (
         [(
             header::CONTENT_TYPE,

@@ -57,7 +57,7 @@ pub(crate) const BUDGETS: [Budget; 16] = [
         kind: "TargetAccess, reconciled",
         form: "10 with 16 Secrets",
         limit: "reconciliations at once: 4 of a namespace, 16 in all",
-        bound: cost(0, 0, 400, 96 * KIB),
+        bound: cost(6 * MIB, 3 * MIB, 400, 96 * KIB),
     },
     Budget {
         kind: "Secret or ConfigMap, of a delivery",

@@ -11,15 +11,16 @@ use crate::chaos::stage::Stage;
 
 /// One sample: a number of each of [`KINDS`], in their order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Usage([u64; 4]);
+pub(super) struct Usage([u64; 5]);
 
 /// What is sampled, and by how much its median may grow from the second third to the last: a share in
 /// percent, and an absolute amount for small numbers. The allocator gives memory back late, and a
 /// sample meets some connections or none.
-const KINDS: [(&str, u64, u64); 4] = [
+const KINDS: [(&str, u64, u64); 5] = [
     ("resident memory in KiB", 5, 4096),
     ("descriptors", 5, 8),
     ("threads", 0, 2),
+    ("tasks", 5, 8),
     ("metric series", 0, 4),
 ];
 
@@ -36,11 +37,16 @@ impl Usage {
         let descriptors = std::fs::read_dir(format!("{folder}/fd"))?.count();
         let url = format!("{}/metrics", stage.world.broker.health_url());
         let text = plain_client()?.get(url).send().await?.text().await?;
+        let tasks = text
+            .lines()
+            .find_map(|line| line.strip_prefix("keyferry_tasks "))
+            .ok_or("no keyferry_tasks")?;
         let series = text.lines().filter(|line| !line.starts_with('#')).count();
         Ok(Self([
             number("VmRSS:")?,
             u64::try_from(descriptors)?,
             number("Threads:")?,
+            tasks.parse()?,
             u64::try_from(series)?,
         ]))
     }
