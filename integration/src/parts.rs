@@ -250,7 +250,7 @@ impl Part {
     fn shelf(self) -> &'static str {
         match self {
             Self::Oracle(release) if !OracleRelease::ALL.contains(&release) => "weekly",
-            Self::ApiServer(Minor::V1_36) => "weekly",
+            Self::ApiServer(Minor::V1_34 | Minor::V1_35 | Minor::V1_36) => "weekly",
             Self::Node(part) if !part.is_ours() => "weekly",
             Self::HelmController | Self::FluxOperator | Self::Registry | Self::Traefik => "weekly",
             Self::ControllerManager | Self::Kubectl if Minor::newest() == Minor::V1_36 => "weekly",

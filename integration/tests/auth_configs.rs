@@ -266,21 +266,13 @@ impl Stage {
     }
 
     async fn first(&self, minor: Minor, text: &str) -> Result<ControlPlane, TestError> {
-        let name = format!("target-{}", keyferry_minor(minor).replace('.', "-"));
+        let name = format!("target-1-{}", minor.number());
         let spec = ControlPlaneSpec {
             minor,
             authentication_config: Some(text.to_owned()),
             ..ControlPlaneSpec::named(&name)
         };
         self.ground.control_plane(spec).await
-    }
-}
-
-fn keyferry_minor(minor: Minor) -> &'static str {
-    match minor {
-        Minor::V1_33 => "1.33",
-        Minor::V1_36 => "1.36",
-        Minor::V1_37 => "1.37",
     }
 }
 
@@ -333,7 +325,7 @@ impl Asking<'_> {
     async fn predicted(&self, token: &str) -> Result<Value, TestError> {
         let token_file = format!("{}.token", self.path);
         std::fs::write(&token_file, token)?;
-        let minor = keyferry_minor(self.target.minor());
+        let minor = format!("1.{}", self.target.minor().number());
         let arguments = [
             "verify",
             "--auth-config",
@@ -341,7 +333,7 @@ impl Asking<'_> {
             "--target-token-file",
             &token_file,
             "--kubernetes",
-            minor,
+            &minor,
             "--live",
             "-o",
             "json",

@@ -19,7 +19,7 @@ mod upgrade;
 
 use std::time::Duration;
 
-use keyferry_integration::parts::{Minor, Part};
+use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{BoxedSuite, Needed, Suite};
 use keyferry_integration::world::Ground;
 use stage::Stage;
@@ -63,7 +63,7 @@ pub(crate) fn at_length() -> BoxedSuite {
     Suite::new(Stage::start)
         .only_on_request()
         .limit(Duration::from_secs(1800))
-        .needs([Needed::Part(Part::ApiServer(Minor::V1_36))])
+        .needs(upgrade::UPGRADES.map(|minor| Needed::Part(Part::ApiServer(minor))))
         .beside(Suite::new(Ground::start).test(
             "a_hub_that_is_upgraded_gives_no_wrong_answer",
             upgrade::a_hub_that_is_upgraded_gives_no_wrong_answer,

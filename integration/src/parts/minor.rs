@@ -6,6 +6,10 @@ pub enum Minor {
     /// 1.33, the oldest: uses `go-oidc` 2.3 and ignores the ServiceAccount UID pinned in a
     /// TokenRequest.
     V1_33,
+    /// 1.34, through which a hub of 1.33 is upgraded.
+    V1_34,
+    /// 1.35, as 1.34.
+    V1_35,
     /// 1.36, the newest of the stage `newest-1.36` of `.ci/full`.
     V1_36,
     /// 1.37, the newest.
@@ -40,6 +44,8 @@ impl Minor {
     pub fn git_version(self) -> &'static str {
         match self {
             Self::V1_33 => "v1.33.13",
+            Self::V1_34 => "v1.34.4",
+            Self::V1_35 => "v1.35.4",
             Self::V1_36 => "v1.36.3",
             Self::V1_37 => "v1.37.2",
         }
@@ -49,6 +55,8 @@ impl Minor {
     pub fn number(self) -> u16 {
         match self {
             Self::V1_33 => 33,
+            Self::V1_34 => 34,
+            Self::V1_35 => 35,
             Self::V1_36 => 36,
             Self::V1_37 => 37,
         }
@@ -57,6 +65,8 @@ impl Minor {
     pub(super) fn directory(self) -> &'static str {
         match self {
             Self::V1_33 => "kube-1.33",
+            Self::V1_34 => "kube-1.34",
+            Self::V1_35 => "kube-1.35",
             Self::V1_36 => "kube-1.36",
             Self::V1_37 => "kube-1.37",
         }
