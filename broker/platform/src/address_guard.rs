@@ -21,7 +21,7 @@ const SOCKS_PORT: u16 = 1080;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestinationError {
     /// An address of the host is refused.
-    #[error("{}{refused}", name_unless_address(host, *refused))]
+    #[error("{}{refused}", name_unless_address(host))]
     Refused {
         /// The host of the URL.
         host: String,
@@ -34,10 +34,10 @@ pub enum DestinationError {
 }
 
 /// Names the host, unless it is the address itself.
-fn name_unless_address(host: &str, refused: RefusedDestination) -> String {
+fn name_unless_address(host: &str) -> String {
     match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(address) if refused.address == address => "its address is ".to_owned(),
-        _ => format!("{host} leads to "),
+        Ok(_) => "its address is ".to_owned(),
+        Err(_) => format!("{host} leads to "),
     }
 }
 
