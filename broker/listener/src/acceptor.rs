@@ -111,6 +111,8 @@ where
             let told = tells_source.then_some(source);
             let service = ConnectionService {
                 routes,
+                gate,
+                source,
                 reported_source: told,
                 certificate: chain_of(&inner),
                 answers: Arc::clone(&answers),
@@ -138,6 +140,8 @@ fn bound_kernel(_: &TcpStream, _: Times) {}
 #[derive(Clone)]
 pub(crate) struct ConnectionService {
     routes: Router,
+    gate: Arc<Gate>,
+    source: Source,
     /// The source of the connection, if the routes receive it.
     reported_source: Option<Source>,
     /// What the client presented in the handshake.
@@ -158,6 +162,10 @@ impl Service<Request<Incoming>> for ConnectionService {
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         self.answers.note_request();
+        let pause = self.gate.count_request(self.source);
+        if !pause.is_zero() {
+            self.answers.pause_reads(pause);
+        }
         // Only HTTP/2 queues responses that its client has not read yet.
         let follow = (request.version() == Version::HTTP_2).then(|| Arc::clone(&self.answers));
         let close = framing::ends_connection(&request);

@@ -68,6 +68,8 @@ pub(crate) struct BoundedStream<T> {
     /// When to check the limits next. Progress is only recorded and does not reset the timer, which
     /// would cost more.
     timer: Pin<Box<Sleep>>,
+    /// The end of a pause, for a source that sent more requests than its rate.
+    pause: Option<Pin<Box<Sleep>>>,
     open_connection: OpenConnection,
 }
 
@@ -100,6 +102,7 @@ impl<T> BoundedStream<T> {
             blocked: None,
             answers,
             timer,
+            pause: None,
             open_connection: place,
         }
     }
@@ -115,6 +118,23 @@ impl<T> BoundedStream<T> {
             self.check_deadlines()?;
         }
         Poll::Pending
+    }
+
+    /// Waits for the end of a pause.
+    ///
+    /// A paused client is not read from, so its next requests cost neither decryption nor memory. A
+    /// wait in the service would hold the head of each HTTP/2 stream meanwhile.
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(until) = self.answers.paused_until() else {
+            return Poll::Ready(());
+        };
+        let pause = self
+            .pause
+            .get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if pause.deadline() != until {
+            pause.as_mut().reset(until);
+        }
+        Pin::new(&mut unconstrained(pause.as_mut())).poll(context)
     }
 
     /// Ends the connection if a time limit has passed.
@@ -202,6 +222,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for BoundedStream<T> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
+        if self.poll_pause(context).is_pending() {
+            return self.keep_waiting(context);
+        }
         match Pin::new(&mut self.inner).poll_read(context, buffer) {
             Poll::Pending => self.keep_waiting(context),
             ready => {
@@ -469,6 +492,7 @@ mod tests {
             blocked: None,
             answers: Arc::clone(&answers),
             timer: stream.timer,
+            pause: None,
             open_connection: stream.open_connection,
         };
         answers.note_request();
@@ -484,6 +508,22 @@ mod tests {
             (error.kind(), error.to_string().as_str()),
             (ErrorKind::TimedOut, "idle")
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_client_is_read_from_later_and_keeps_its_time_limits() {
+        let (mut client, mut stream, answers) = connection(64);
+        client.write_all(b"ab").await.unwrap();
+        stream.read_u8().await.unwrap();
+        answers.note_request();
+        let before = Instant::now();
+        answers.pause_reads(Duration::from_secs(2));
+        assert_eq!(stream.read_u8().await.unwrap(), b'b');
+        assert_eq!(before.elapsed(), Duration::from_secs(2));
+        answers.pause_reads(TIMES.idle * 2);
+        client.write_all(b"c").await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap_err().to_string(), "idle");
+        assert_eq!(before.elapsed(), TIMES.idle);
     }
 
     /// tokio defers a task that has read much: such a read waits, and the timer would wait with it.

@@ -20,6 +20,8 @@ pub(crate) struct ConnectionRequests {
     asked: AtomicBool,
     /// When a request last began or a response was last sent, in milliseconds after `begun`.
     last: AtomicU64,
+    /// Until when nothing is read, in microseconds after `begun`; 0 if nothing was ever paused.
+    paused_until: AtomicU64,
     /// Responses that HTTP/2 has not sent completely, each with the time at which it was queued.
     waiting: Mutex<Waiting>,
 }
@@ -36,6 +38,7 @@ impl ConnectionRequests {
             begun: Instant::now(),
             asked: AtomicBool::new(false),
             last: AtomicU64::new(0),
+            paused_until: AtomicU64::new(0),
             waiting: Mutex::default(),
         })
     }
@@ -60,6 +63,22 @@ impl ConnectionRequests {
     /// When a request last began or a response last made progress.
     pub(crate) fn last_activity(&self) -> Instant {
         self.begun + Duration::from_millis(self.last.load(Ordering::Relaxed))
+    }
+
+    /// Reads nothing from the connection for this long.
+    pub(crate) fn pause_reads(&self, pause: Duration) {
+        let until = (self.begun.elapsed() + pause).as_micros();
+        self.paused_until
+            .store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Until when nothing is read; `None` if that is over.
+    pub(crate) fn paused_until(&self) -> Option<Instant> {
+        match self.paused_until.load(Ordering::Relaxed) {
+            0 => None,
+            micros => Some(self.begun + Duration::from_micros(micros))
+                .filter(|until| *until > Instant::now()),
+        }
     }
 
     /// Since when the oldest unsent response has been waiting.

@@ -18,7 +18,16 @@ const SMALL_SOURCE_CONNECTIONS: u32 = 8;
 /// costs a signature, and with a client certificate up to four verifications. A node whose Pods
 /// share an address needs a few a second, because clients keep their connections.
 const MAX_HANDSHAKES_PER_SECOND: NonZeroU32 = NonZeroU32::new(100).unwrap();
-/// All addresses of one /64 together may begin this many times as many, as with connections.
+/// How many requests of one source are read in a second, after a burst of [`REQUEST_BURST`]. A
+/// request waits for a core behind all that arrived before it, whoever sent them, so a client that
+/// sends as fast as it can would delay all others. A workload needs a request in some minutes.
+const MAX_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).unwrap();
+/// One for each connection that a source may have.
+const REQUEST_BURST: NonZeroU32 = NonZeroU32::new(256).unwrap();
+/// The longest pause of a connection, for clients that share the address of a flood. It is enough
+/// for eight requests on each connection that a source may have.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// All addresses of one /64 together have this many times as much, as with connections.
 const NETWORK_FACTOR: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
 /// Why a connection is not served. It is closed without a response, because a response would need
@@ -60,7 +69,8 @@ pub(crate) struct ConnectionLimits {
     pub(crate) handshakes: u32,
     /// Connections of one source, open or in their handshake. The /64 of an IPv6 address has a
     /// limit too. A quarter of each of the two pools is reserved for sources with few connections.
-    /// With `None`, sources are not counted, nothing is reserved, and handshakes have no rate.
+    /// With `None`, sources are not counted, nothing is reserved, and handshakes and requests have no
+    /// rate.
     pub(crate) per_source: Option<NonZeroU32>,
 }
 
@@ -69,12 +79,18 @@ pub(crate) struct Gate {
     listener: &'static str,
     metrics: Arc<dyn ListenerMetrics>,
     counts: Mutex<ConnectionCounts>,
-    handshakes: Option<HandshakeRates>,
+    rates: Option<GateRates>,
     started: tokio::time::Instant,
 }
 
-/// How often sources begin handshakes.
-struct HandshakeRates {
+/// How often sources do what costs the server time.
+struct GateRates {
+    handshakes: SourceRates,
+    requests: SourceRates,
+}
+
+/// Rates of sources, and of the /64 of each IPv6 address.
+struct SourceRates {
     sources: Rates<Source>,
     networks: Rates<Source>,
 }
@@ -120,7 +136,7 @@ impl Gate {
                 connections,
                 handshakes,
             }),
-            handshakes: room.per_source.map(|_| HandshakeRates::default()),
+            rates: room.per_source.map(|_| GateRates::default()),
             started: tokio::time::Instant::now(),
         })
     }
@@ -138,12 +154,22 @@ impl Gate {
             taken,
         };
         // Counted last, so that a connection that is refused anyway uses up nothing.
-        if let Some(rates) = &self.handshakes
-            && !rates.take_handshake(source, self.started.elapsed())
+        if let Some(rates) = &self.rates
+            && !rates.handshakes.take_token(source, self.started.elapsed())
         {
             return Err(self.count_refusal(Refused::HandshakeRate));
         }
         Ok(Handshake(admitted))
+    }
+
+    /// Counts a request of a source, and returns for how long nothing may be read from its
+    /// connection.
+    pub(crate) fn count_request(&self, source: Source) -> Duration {
+        self.rates.as_ref().map_or(Duration::ZERO, |rates| {
+            rates
+                .requests
+                .wait_for_token(source, self.started.elapsed())
+        })
     }
 
     /// Counts a refusal in the metrics.
@@ -158,26 +184,50 @@ impl Gate {
     }
 }
 
-impl Default for HandshakeRates {
+impl Default for GateRates {
     fn default() -> Self {
-        let network = MAX_HANDSHAKES_PER_SECOND.saturating_mul(NETWORK_FACTOR);
+        let network = |rate: NonZeroU32| rate.saturating_mul(NETWORK_FACTOR);
+        let requests = |factor: fn(NonZeroU32) -> NonZeroU32| {
+            Rates::with_burst(factor(MAX_REQUESTS_PER_SECOND), factor(REQUEST_BURST))
+        };
         Self {
-            sources: Rates::new(MAX_HANDSHAKES_PER_SECOND),
-            networks: Rates::new(network),
+            handshakes: SourceRates {
+                sources: Rates::new(MAX_HANDSHAKES_PER_SECOND),
+                networks: Rates::new(network(MAX_HANDSHAKES_PER_SECOND)),
+            },
+            requests: SourceRates {
+                sources: requests(|rate| rate),
+                networks: requests(network),
+            },
         }
     }
 }
 
-impl HandshakeRates {
-    /// Counts a handshake of a source, and of its /64 for a single IPv6 address. Returns whether
-    /// both may begin one. `now` is the monotonic time.
-    fn take_handshake(&self, source: Source, now: Duration) -> bool {
-        let network = Some(source.network()).filter(|network| *network != source);
+impl SourceRates {
+    /// Takes a token of a source, and of its /64 for a single IPv6 address. Returns whether both had
+    /// one. `now` is the monotonic time.
+    fn take_token(&self, source: Source, now: Duration) -> bool {
+        let network = network_of(source);
         // Checked first, so that a host with a whole /64 cannot fill memory with addresses.
         network.is_none_or(|network| self.networks.has_token(&network, now))
             && self.sources.take_token(source, now).is_ok()
             && network.is_none_or(|network| self.networks.take_token(network, now).is_ok())
     }
+
+    /// Takes the next token of both, and returns how long until both have it, at most
+    /// [`MAX_PAUSE`]. Only a source that began a handshake gets here, and these have a rate.
+    fn wait_for_token(&self, source: Source, now: Duration) -> Duration {
+        let wait = self.sources.take_within(source, now, MAX_PAUSE);
+        let of_network = network_of(source).map_or(Duration::ZERO, |network| {
+            self.networks.take_within(network, now, MAX_PAUSE)
+        });
+        wait.max(of_network).min(MAX_PAUSE)
+    }
+}
+
+/// The /64 of a single IPv6 address.
+fn network_of(source: Source) -> Option<Source> {
+    Some(source.network()).filter(|network| *network != source)
 }
 
 impl ConnectionCounts {
@@ -371,6 +421,28 @@ mod tests {
         assert_eq!(begun(1), 100);
         assert_eq!(metrics.count("api refused: handshake_rate"), 1601);
         assert_eq!(gate.lock_counts().sources.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_of_a_source_are_spread_over_time_and_another_source_waits_for_none() {
+        let gate = gate(4096, 1024, 256);
+        let waits: Vec<Duration> = (0..256 * 8)
+            .map(|_| gate.count_request(source(1)))
+            .collect();
+        let within = |limit| waits.iter().filter(|wait| **wait <= limit).count();
+        assert_eq!(
+            (within(Duration::ZERO), within(Duration::from_secs(1))),
+            (256, 756)
+        );
+        assert!(waits.is_sorted() && within(Duration::from_millis(3584)) == waits.len());
+        assert_eq!(gate.count_request(source(2)), Duration::ZERO);
+        for _ in 0..10_000 {
+            assert!(gate.count_request(source(1)) <= super::MAX_PAUSE);
+        }
+        tokio::time::advance(super::MAX_PAUSE + Duration::from_millis(512)).await;
+        assert_eq!(gate.count_request(source(1)), Duration::ZERO, "it recovers");
+        let uncounted = self::gate(4096, 1024, 0);
+        assert!((0..10_000).all(|_| uncounted.count_request(source(1)).is_zero()));
     }
 
     #[tokio::test(start_paused = true)]

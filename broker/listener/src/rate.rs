@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::time::Duration;
 
 /// The burst of a key, in seconds of its rate.
-const BURST_SECONDS: u32 = 3;
+const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(3).unwrap();
 /// How many keys have their own bucket. Further ones share one: an attacker with many addresses
 /// must not use up memory.
 const MAX_KEYS: usize = 16_384;
@@ -46,13 +46,17 @@ impl<K> Default for Buckets<K> {
 }
 
 impl<K: Eq + Hash> Rates<K> {
-    /// Creates buckets with this rate.
+    /// Creates buckets with this rate, and a burst of [`BURST_SECONDS`].
     pub fn new(per_second: NonZeroU32) -> Self {
+        Self::with_burst(per_second, per_second.saturating_mul(BURST_SECONDS))
+    }
+
+    /// Creates buckets with this rate and this burst.
+    pub(crate) fn with_burst(per_second: NonZeroU32, burst: NonZeroU32) -> Self {
         let interval = Duration::from_secs(1) / per_second.get();
-        let burst = interval * per_second.get().saturating_mul(BURST_SECONDS);
         Self {
             interval,
-            burst,
+            burst: interval * burst.get(),
             buckets: Mutex::new(Buckets::default()),
         }
     }
@@ -74,6 +78,15 @@ impl<K: Eq + Hash> Rates<K> {
     /// # Errors
     /// The bucket is empty; returns how long until it has a token again.
     pub fn take_token(&self, key: K, now: Duration) -> Result<(), Duration> {
+        match self.take_within(key, now, Duration::ZERO) {
+            wait if wait.is_zero() => Ok(()),
+            wait => Err(wait),
+        }
+    }
+
+    /// Takes one from the bucket of `key` that it has now or within `max_wait`. Returns how long
+    /// until it has one; if that is longer, none was taken.
+    pub(crate) fn take_within(&self, key: K, now: Duration, max_wait: Duration) -> Duration {
         let mut buckets = self.buckets.lock();
         let Buckets {
             full_at,
@@ -91,13 +104,11 @@ impl<K: Eq + Hash> Rates<K> {
             None => others_full_at,
         };
         let after = (*bucket).max(now) + self.interval;
-        match after.checked_sub(now + self.burst) {
-            Some(wait) if !wait.is_zero() => Err(wait),
-            _ => {
-                *bucket = after;
-                Ok(())
-            }
+        let wait = after.saturating_sub(now + self.burst);
+        if wait <= max_wait {
+            *bucket = after;
         }
+        wait
     }
 }
 
@@ -118,7 +129,7 @@ mod tests {
         let taken = (0..100)
             .filter(|_| rates.take_token("a", NOW).is_ok())
             .count();
-        assert_eq!(taken as u32, 10 * BURST_SECONDS);
+        assert_eq!(taken as u32, 10 * BURST_SECONDS.get());
         assert_eq!(
             (rates.has_token(&"a", NOW), rates.has_token(&"b", NOW)),
             (false, true)
@@ -146,9 +157,22 @@ mod tests {
             (0..100)
                 .filter(|_| rates.take_token("a", much_later).is_ok())
                 .count() as u32,
-            10 * BURST_SECONDS,
+            10 * BURST_SECONDS.get(),
             "it does not overflow"
         );
+    }
+
+    #[test]
+    fn a_token_may_be_waited_for_and_none_is_taken_beyond_the_longest_wait() {
+        let rates = Rates::with_burst(TEN, NonZeroU32::MIN);
+        let max_wait = Duration::from_millis(250);
+        let waits: Vec<u128> = (0..5)
+            .map(|_| rates.take_within("a", NOW, max_wait).as_millis())
+            .collect();
+        assert_eq!(waits, [0, 100, 200, 300, 300], "the last two took none");
+        let later = NOW + Duration::from_millis(200);
+        assert_eq!(rates.take_within("a", later, max_wait).as_millis(), 100);
+        assert_eq!(rates.take_within("b", NOW, max_wait), Duration::ZERO);
     }
 
     #[test]
@@ -160,7 +184,7 @@ mod tests {
         let taken = (MAX_KEYS..MAX_KEYS * 2)
             .filter(|key| rates.take_token(*key, NOW).is_ok())
             .count();
-        assert_eq!(taken as u32, 10 * BURST_SECONDS);
+        assert_eq!(taken as u32, 10 * BURST_SECONDS.get());
         assert_eq!(rates.buckets.lock().full_at.len(), MAX_KEYS);
         assert!(
             rates.take_token(0, NOW).is_ok(),

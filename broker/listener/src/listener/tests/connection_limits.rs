@@ -21,6 +21,24 @@ async fn the_health_listener_keeps_room_for_others_than_one_address() {
     stage.until("health open", 32).await;
 }
 
+/// Its later requests are read later, by the rate after the burst. A slow machine takes longer still.
+#[tokio::test]
+async fn a_source_that_sends_without_a_pause_is_read_from_at_a_rate() {
+    let stage = plain(TIMES);
+    let mut stream = TcpStream::connect(stage.address).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let mut answer = [0; 1024];
+    for _ in 0..400 {
+        let request = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut length = 0;
+        while !answer[..length].ends_with(b"document") {
+            length += stream.read(&mut answer[length..]).await.unwrap();
+        }
+    }
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(280));
+}
+
 /// Checks the token API's stream limit in its SETTINGS, and which sources have limits of their own.
 #[tokio::test]
 async fn the_token_api_takes_few_streams_and_each_address_is_a_source() {
