@@ -201,6 +201,7 @@ impl ListenerMetrics for NoMetrics {
     fn connection_refused(&self, _: &'static str, _: &'static str) {}
     fn connection_opened(&self, _: &'static str) {}
     fn connection_ended(&self, _: &'static str, _: &'static str) {}
+    fn connection_paused(&self, _: &'static str) {}
     fn connection_closed(&self, _: &'static str) {}
     fn serving_certificate(&self, _: &'static str, _: i64) {}
     fn serving_certificate_reloaded(&self, _: &'static str, _: bool) {}

@@ -165,11 +165,15 @@ impl Gate {
     /// Counts a request of a source, and returns for how long nothing may be read from its
     /// connection.
     pub(crate) fn count_request(&self, source: Source) -> Duration {
-        self.rates.as_ref().map_or(Duration::ZERO, |rates| {
+        let pause = self.rates.as_ref().map_or(Duration::ZERO, |rates| {
             rates
                 .requests
                 .wait_for_token(source, self.started.elapsed())
-        })
+        });
+        if !pause.is_zero() {
+            self.metrics.connection_paused(self.listener);
+        }
+        pause
     }
 
     /// Counts a refusal in the metrics.
@@ -425,7 +429,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_of_a_source_are_spread_over_time_and_another_source_waits_for_none() {
-        let gate = gate(4096, 1024, 256);
+        let metrics = Arc::<CountedMetrics>::default();
+        let gate = counted_gate(4096, 1024, 256, Arc::clone(&metrics));
         let waits: Vec<Duration> = (0..256 * 8)
             .map(|_| gate.count_request(source(1)))
             .collect();
@@ -435,6 +440,7 @@ mod tests {
             (256, 756)
         );
         assert!(waits.is_sorted() && within(Duration::from_millis(3584)) == waits.len());
+        assert_eq!(metrics.count("api paused"), 256 * 7);
         assert_eq!(gate.count_request(source(2)), Duration::ZERO);
         for _ in 0..10_000 {
             assert!(gate.count_request(source(1)) <= super::MAX_PAUSE);

@@ -9,6 +9,8 @@ pub trait ListenerMetrics: Send + Sync {
     fn connection_opened(&self, listener: &'static str);
     /// The listener ends an open connection.
     fn connection_ended(&self, listener: &'static str, cause: &'static str);
+    /// A connection is not read from for a moment, because its source sends too many requests.
+    fn connection_paused(&self, listener: &'static str);
     /// An open connection is closed, whichever side closed it.
     fn connection_closed(&self, listener: &'static str);
     /// The certificate in use expires at this time, in seconds since 1970.

@@ -242,6 +242,11 @@ impl Metrics {
         self.connections.ended.of([listener, reason]).inc();
     }
 
+    /// Counts a request after which its connection is not read from for a moment.
+    pub fn connection_paused(&self, listener: &'static str) {
+        self.connections.pauses.of([listener]).inc();
+    }
+
     /// Counts down the open connections, whichever side closed this one.
     pub fn connection_closed(&self, listener: &'static str) {
         self.connections.open.of([listener]).dec();

@@ -82,6 +82,10 @@ impl ListenerMetrics for CountedMetrics {
         self.add(format!("{listener} ended: {cause}"), 1);
     }
 
+    fn connection_paused(&self, listener: &'static str) {
+        self.add(format!("{listener} paused"), 1);
+    }
+
     fn connection_closed(&self, listener: &'static str) {
         self.add(format!("{listener} open"), -1);
     }

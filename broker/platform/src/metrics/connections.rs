@@ -15,6 +15,9 @@ metrics! {
         ended: Counters = "connections_ended" ["listener", "cause"]
             "Connections that Keyferry ended: silent, no first request within 30 s; idle, without a \
              request; unread, the client did not read the answers",
+        pauses: Counters = "connection_pauses" ["listener"]
+            "Requests after which their connection was not read from for a moment, because the \
+             client's address had sent more than 500 a second",
         reloads: Counters = "serving_certificate_reloads" ["listener", "result"]
             "Reloads of a changed serving certificate, from a Secret or from files",
         not_after: Gauges = "serving_certificate_not_after_timestamp_seconds" ["listener"]

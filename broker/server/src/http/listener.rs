@@ -63,6 +63,10 @@ impl ListenerMetrics for Counted {
         self.0.connection_ended(listener, cause);
     }
 
+    fn connection_paused(&self, listener: &'static str) {
+        self.0.connection_paused(listener);
+    }
+
     fn connection_closed(&self, listener: &'static str) {
         self.0.connection_closed(listener);
     }
@@ -92,6 +96,7 @@ mod tests {
         counts.connection_closed("api");
         counts.connection_refused("api", "address_limit");
         counts.connection_ended("health", "idle");
+        counts.connection_paused("api");
         counts.serving_certificate("api", 1_700_000_000);
         counts.serving_certificate_reloaded("api", false);
         let text = metrics.exposition();
@@ -99,6 +104,7 @@ mod tests {
             "keyferry_connections_open{listener=\"api\"} 2",
             "keyferry_connections_refused_total{listener=\"api\",cause=\"address_limit\"} 1",
             "keyferry_connections_ended_total{listener=\"health\",cause=\"idle\"} 1",
+            "keyferry_connection_pauses_total{listener=\"api\"} 1",
             "keyferry_serving_certificate_not_after_timestamp_seconds{listener=\"api\"} 1700000000",
             "keyferry_serving_certificate_reloads_total{listener=\"api\",result=\"failure\"} 1",
         ] {
