@@ -52,9 +52,11 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     metrics.count_reload(true);
     metrics.hub_clock_skew(0);
     metrics.cached_tokens(0);
+    metrics.running_tasks(0);
     metrics.connection_opened("api");
     metrics.connection_refused("api", "address_limit");
     metrics.connection_ended("api", "unread");
+    metrics.connection_paused("api");
     metrics.serving_certificate("api", 1);
     metrics.serving_certificate_reloaded("api", true);
     metrics.caller_authority(1);
