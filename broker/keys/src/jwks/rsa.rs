@@ -75,7 +75,7 @@ fn is_power_of_f4(residue: u32, prime: u32) -> bool {
     let mut power = 1;
     (0..prime).any(|_| {
         let found = power == residue;
-        power = power * (65537 % prime) % prime;
+        power = power * 65537 % prime;
         found
     })
 }
