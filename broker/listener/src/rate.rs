@@ -46,7 +46,7 @@ impl<K> Default for Buckets<K> {
 }
 
 impl<K: Eq + Hash> Rates<K> {
-    /// Creates buckets with this rate, and a burst of [`BURST_SECONDS`].
+    /// Creates buckets with this rate, and a burst of three seconds of it.
     pub fn new(per_second: NonZeroU32) -> Self {
         Self::with_burst(per_second, per_second.saturating_mul(BURST_SECONDS))
     }

@@ -240,6 +240,33 @@ fn a_ca_may_have_an_older_exponent() {
     );
 }
 
+#[test]
+fn each_small_prime_alone_is_a_small_factor() {
+    let primes: Vec<u32> = (2..752_u32)
+        .filter(|number| (2..*number).all(|divisor| number % divisor != 0))
+        .collect();
+    let divides = |prime: u32, number: &[u8]| {
+        let rest = number
+            .iter()
+            .fold(0, |rest, byte| (rest * 256 + u32::from(*byte)) % prime);
+        rest == 0
+    };
+    for prime in &primes {
+        let modulus = (1_u32..)
+            .map(|end| times(&[&[0x55; 300][..], &end.to_be_bytes()].concat(), *prime))
+            .find(|number| {
+                let others = primes.iter().filter(|other| *other != prime);
+                others.copied().all(|other| !divides(other, number))
+            })
+            .unwrap();
+        assert_eq!(
+            check_authority_key(&modulus, &[1, 0, 1]),
+            Err(RsaFault::SmallFactor),
+            "{prime}"
+        );
+    }
+}
+
 /// The primes of the fingerprint (Nemec and others 2017, section 3).
 const FINGERPRINT_PRIMES: [u32; 17] = [
     11, 13, 17, 19, 37, 53, 61, 71, 73, 79, 97, 103, 107, 109, 127, 151, 157,
