@@ -1,5 +1,5 @@
-//! Mixed load for a long time. Memory, descriptors, threads and metric series of Keyferry do not
-//! grow from the second third of it to the last.
+//! Mixed load for a long time. Memory, descriptors, threads, tasks and metric series of Keyferry do
+//! not grow from the second third of it to the last.
 
 mod load;
 mod usage;
