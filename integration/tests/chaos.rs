@@ -10,10 +10,10 @@ mod disk;
 mod journal;
 mod killed;
 mod lease;
+mod long_load;
 mod lost_answer;
 mod managed_key;
 mod outage;
-mod soak;
 mod stage;
 mod upgrade;
 
@@ -83,7 +83,7 @@ pub(crate) fn at_length() -> BoxedSuite {
         .boxed()
 }
 
-/// Mixed load for half an hour, or for `KEYFERRY_SOAK_MINUTES`.
+/// Mixed load for half an hour, or for `KEYFERRY_LONG_LOAD_MINUTES`.
 pub(crate) fn long_load() -> BoxedSuite {
     Suite::new(Stage::start)
         .only_on_request()
@@ -91,7 +91,7 @@ pub(crate) fn long_load() -> BoxedSuite {
         .limit(Duration::from_secs(60 * 60 * 24))
         .test(
             "mixed_load_leaves_nothing_behind",
-            soak::mixed_load_leaves_nothing_behind,
+            long_load::mixed_load_leaves_nothing_behind,
         )
         .boxed()
 }

@@ -115,6 +115,6 @@ fn main() -> ExitCode {
         .suite("image_digest", node::image_digest())
         .suite("long_rotation", rotation::long::suite())
         .suite("chaos_at_length", chaos::at_length())
-        .suite("soak", chaos::long_load())
+        .suite("long_load", chaos::long_load())
         .main()
 }

@@ -1,6 +1,6 @@
 //! Measures what a flood costs a neighbour: `cargo bench -p keyferry --bench fairness`, with
 //! `-- --markdown` for the table of `docs/development/benchmarks.md`, and `-- --smoke` for one short
-//! round that only shows that everything still runs. `-- --flood 7` is that of row 7 alone, for a
+//! round that only shows that everything still runs. `-- --row 7` is that of row 7 alone, for a
 //! profile.
 //!
 //! The server is the shipped program with its usual limits, the neighbour and the flood are each a
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         } else {
             Scale::FULL
         };
-        let row = arguments.number("--flood", 0)?;
+        let row = arguments.number("--row", 0)?;
         let figures = harness::block_on(measure::measure_all(scale, row))?;
         Ok(report::of(&figures, scale, row))
     })

@@ -19,8 +19,8 @@ const SMALL_SOURCE_CONNECTIONS: u32 = 8;
 /// share an address needs a few a second, because clients keep their connections.
 const MAX_HANDSHAKES_PER_SECOND: NonZeroU32 = NonZeroU32::new(100).unwrap();
 /// How many requests of one source are read in a second, after a burst of [`REQUEST_BURST`]. A
-/// request waits for a core behind all that arrived before it, whoever sent them, so a client that
-/// sends as fast as it can would delay all others. A workload needs a request in some minutes.
+/// request waits for a core behind all that arrived before it from any client, so one that sends as
+/// fast as it can would delay all others. A workload needs a request in some minutes.
 const MAX_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).unwrap();
 /// One for each connection that a source may have.
 const REQUEST_BURST: NonZeroU32 = NonZeroU32::new(256).unwrap();

@@ -20,7 +20,7 @@ const ACCOUNT: &str = "reconciler";
 const PAUSE: Duration = Duration::from_millis(100);
 /// Tokens of each caller before and after each upgrade.
 const TOKENS: usize = 25;
-/// In all upgrades together. An apiserver that has just started knows no RBAC for a moment, and refuses
+/// The most in all upgrades together. An apiserver that has just started knows no RBAC for a moment, and refuses
 /// Keyferry's reviews: a review that is due then refuses its caller, who is served while there is no
 /// answer at all.
 const MAX_REFUSALS_OF_CONFIRMED: usize = 5 * UPGRADES.len();

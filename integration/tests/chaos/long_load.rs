@@ -20,7 +20,7 @@ const SAMPLES: u32 = 120;
 /// After which Keyferry gets another token of its own.
 const OWN_TOKEN_AGE: Duration = Duration::from_secs(1800);
 
-/// `KEYFERRY_SOAK_MINUTES` says how long. The table is printed with its date.
+/// `KEYFERRY_LONG_LOAD_MINUTES` says how long. The table is printed with its date.
 pub(super) async fn mixed_load_leaves_nothing_behind(stage: Arc<Stage>) -> TestResult {
     let time = Duration::from_secs(60 * minutes()?);
     let mut load = Load::start(&stage).await?;
@@ -51,7 +51,7 @@ pub(super) async fn mixed_load_leaves_nothing_behind(stage: Arc<Stage>) -> TestR
 }
 
 fn minutes() -> Result<u64, TestError> {
-    match std::env::var("KEYFERRY_SOAK_MINUTES") {
+    match std::env::var("KEYFERRY_LONG_LOAD_MINUTES") {
         Ok(text) => Ok(text.parse()?),
         Err(_) => Ok(DEFAULT_MINUTES),
     }

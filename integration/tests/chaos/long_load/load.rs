@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::chaos::stage::{Stage, check_token};
 use crate::deliveries::tenant::Tenant;
 
-const TENANT: &str = "soak";
+const TENANT: &str = "long-load";
 /// A caller token lives for ten minutes.
 const TOKEN_AGE: Duration = Duration::from_secs(300);
 /// How long a withdrawal or a grant may take to be noticed.
