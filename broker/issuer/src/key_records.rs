@@ -8,8 +8,8 @@ use keyferry_hub::ports::HubError;
 
 use crate::publication::Publisher;
 
-/// The pause between two readings. Each replica must know of a revocation within 10 s, and a reading
-/// needs time too.
+/// The pause between two readings. Each replica must know of a revocation within 10 s while the hub
+/// answers within two.
 const SYNC_INTERVAL: Duration = Duration::from_secs(8);
 /// The pause while the hub is unreachable or rejects our token. Half a minute without the journal
 /// stops all new tokens, so recovery must be noticed soon.

@@ -31,8 +31,8 @@ pub use stored::{MAX_STORED_BYTES, StoredFault, read_key_set, write_key_set};
 /// lifetime, plus time for replicas that have not read the change yet and for clock differences.
 pub const SUPERSEDED_KEY_RETENTION: Duration = Duration::from_secs(24 * 3600 + 300);
 
-/// The pause between two readings of a key set. Each replica must know of a deleted one within 10 s,
-/// and a reading needs time too.
+/// The pause between two readings of a key set. Each replica must know of a deleted one within 10 s
+/// while the hub answers within two.
 pub const READ_EVERY: Duration = Duration::from_secs(8);
 
 /// Maximum age of a replica's last successful reading at which it may sign.

@@ -15,6 +15,7 @@ use axum_server::accept::Accept;
 use hyper::body::Incoming;
 use keyferry_keys::caller_certificate::PresentedChain;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use crate::connection::{BoundedStream, Times};
@@ -160,14 +161,37 @@ impl Service<Request<Incoming>> for ConnectionService {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         self.answers.note_request();
-        let pause = self.gate.count_request(self.source);
-        if !pause.is_zero() {
-            self.answers.pause_reads(pause);
+        let service = self.clone();
+        if request.version() == Version::HTTP_2 {
+            // Before further streams are read, because each would hold its head while it waits.
+            service.answers.pause_reads(service.count_request());
+            return Box::pin(async move {
+                let response = service.answer_request(request).await?;
+                // Only HTTP/2 queues responses that its client has not read yet.
+                Ok(service.answers.track_response(response))
+            });
         }
-        // Only HTTP/2 queues responses that its client has not read yet.
-        let follow = (request.version() == Version::HTTP_2).then(|| Arc::clone(&self.answers));
+        Box::pin(async move {
+            // One read may bring many requests: this one waits for the pause of the one before it.
+            service.answers.until_read_again().await;
+            let read_again = service.count_request();
+            let response = service.answer_request(request).await?;
+            // Its own body was to be read without a pause.
+            service.answers.pause_reads(read_again);
+            Ok(response)
+        })
+    }
+}
+
+impl ConnectionService {
+    /// Counts a request, and returns when its connection may be read from again.
+    fn count_request(&self) -> Instant {
+        Instant::now() + self.gate.count_request(self.source)
+    }
+
+    async fn answer_request(&self, mut request: Request<Incoming>) -> Outcome {
         let close = framing::ends_connection(&request);
         let refused = framing::refuse_ambiguous(&request);
         if let Some(source) = self.reported_source {
@@ -176,19 +200,13 @@ impl Service<Request<Incoming>> for ConnectionService {
         if let Some(chain) = &self.certificate {
             request.extensions_mut().insert(Arc::clone(chain));
         }
-        let routes = self.routes.clone();
-        Box::pin(async move {
-            let mut response = match refused {
-                Some(refused) => refused,
-                None => routes.oneshot(request).await?,
-            };
-            if close {
-                framing::close_connection(&mut response);
-            }
-            Ok(match follow {
-                Some(answers) => answers.track_response(response),
-                None => response,
-            })
-        })
+        let mut response = match refused {
+            Some(refused) => refused,
+            None => self.routes.clone().oneshot(request).await?,
+        };
+        if close {
+            framing::close_connection(&mut response);
+        }
+        Ok(response)
     }
 }

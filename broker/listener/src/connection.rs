@@ -517,10 +517,10 @@ mod tests {
         stream.read_u8().await.unwrap();
         answers.note_request();
         let before = Instant::now();
-        answers.pause_reads(Duration::from_secs(2));
+        answers.pause_reads(Instant::now() + Duration::from_secs(2));
         assert_eq!(stream.read_u8().await.unwrap(), b'b');
         assert_eq!(before.elapsed(), Duration::from_secs(2));
-        answers.pause_reads(TIMES.idle * 2);
+        answers.pause_reads(Instant::now() + TIMES.idle * 2);
         client.write_all(b"c").await.unwrap();
         assert_eq!(stream.read_u8().await.unwrap_err().to_string(), "idle");
         assert_eq!(before.elapsed(), TIMES.idle);

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
 use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio::time::{Duration, Instant};
+use tokio::time::{Duration, Instant, sleep_until};
 
 /// The requests of one connection.
 #[derive(Debug)]
@@ -65,11 +65,18 @@ impl ConnectionRequests {
         self.begun + Duration::from_millis(self.last.load(Ordering::Relaxed))
     }
 
-    /// Reads nothing from the connection for this long.
-    pub(crate) fn pause_reads(&self, pause: Duration) {
-        let until = (self.begun.elapsed() + pause).as_micros();
+    /// Reads nothing from the connection until then.
+    pub(crate) fn pause_reads(&self, until: Instant) {
+        let until = until.saturating_duration_since(self.begun).as_micros();
         self.paused_until
             .store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Waits until the connection may be read from.
+    pub(crate) async fn until_read_again(&self) {
+        if let Some(until) = self.paused_until() {
+            sleep_until(until).await;
+        }
     }
 
     /// Until when nothing is read; `None` if that is over.

@@ -22,10 +22,10 @@ const MAX_HANDSHAKES_PER_SECOND: NonZeroU32 = NonZeroU32::new(100).unwrap();
 /// request waits for a core behind all that arrived before it from any client, so one that sends as
 /// fast as it can would delay all others. A workload needs a request in some minutes.
 const MAX_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).unwrap();
-/// One for each connection that a source may have.
+/// One for each connection that a source may have by default.
 const REQUEST_BURST: NonZeroU32 = NonZeroU32::new(256).unwrap();
 /// The longest pause of a connection, for clients that share the address of a flood. It is enough
-/// for eight requests on each connection that a source may have.
+/// for eight requests on each connection that a source may have by default.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// All addresses of one /64 together have this many times as much, as with connections.
 const NETWORK_FACTOR: NonZeroU32 = NonZeroU32::new(8).unwrap();
@@ -162,7 +162,7 @@ impl Gate {
         Ok(Handshake(admitted))
     }
 
-    /// Counts a request of a source, and returns for how long nothing may be read from its
+    /// Counts a request of a source, and returns for how long no further one may be served on its
     /// connection.
     pub(crate) fn count_request(&self, source: Source) -> Duration {
         let pause = self.rates.as_ref().map_or(Duration::ZERO, |rates| {
@@ -222,6 +222,10 @@ impl SourceRates {
     /// [`MAX_PAUSE`]. Only a source that began a handshake gets here, and these have a rate.
     fn wait_for_token(&self, source: Source, now: Duration) -> Duration {
         let wait = self.sources.take_within(source, now, MAX_PAUSE);
+        if wait > MAX_PAUSE {
+            // It took none. Its /64 gives none either, or one address would use up all of that.
+            return MAX_PAUSE;
+        }
         let of_network = network_of(source).map_or(Duration::ZERO, |network| {
             self.networks.take_within(network, now, MAX_PAUSE)
         });
@@ -449,6 +453,28 @@ mod tests {
         assert_eq!(gate.count_request(source(1)), Duration::ZERO, "it recovers");
         let uncounted = self::gate(4096, 1024, 0);
         assert!((0..10_000).all(|_| uncounted.count_request(source(1)).is_zero()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_address_does_not_use_up_the_requests_of_its_ipv6_network() {
+        let gate = gate(4096, 1024, 256);
+        let of = |host: u16| {
+            Source::of_address(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
+        };
+        for _ in 0..50_000 {
+            gate.count_request(of(1));
+        }
+        assert_eq!(gate.count_request(of(1)), super::MAX_PAUSE);
+        let other = gate.count_request(of(2));
+        assert!(
+            other < Duration::from_millis(200),
+            "what the first waits for counts too: {other:?}"
+        );
+        let waits = (3..1000).map(|host| (0..50).map(|_| gate.count_request(of(host))).max());
+        assert!(
+            waits.max().flatten() > Some(Duration::from_secs(4)),
+            "all together have a rate"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -39,6 +39,22 @@ async fn a_source_that_sends_without_a_pause_is_read_from_at_a_rate() {
     assert!(begun.elapsed() >= std::time::Duration::from_millis(280));
 }
 
+/// A read of the socket brings them all, and later ones are served later all the same.
+#[tokio::test]
+async fn requests_that_arrive_together_are_served_at_the_same_rate() {
+    let stage = plain(TIMES);
+    let mut stream = TcpStream::connect(stage.address).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let requests = "GET /small HTTP/1.1\r\nHost: a\r\n\r\n".repeat(399);
+    let last = "GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let all = requests + last;
+    stream.write_all(all.as_bytes()).await.unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).await.unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 400);
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(280));
+}
+
 /// Checks the token API's stream limit in its SETTINGS, and which sources have limits of their own.
 #[tokio::test]
 async fn the_token_api_takes_few_streams_and_each_address_is_a_source() {
