@@ -7,6 +7,7 @@ mod target_finalizer;
 mod unchecked_policies;
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,12 @@ pub use self::discovery_authority::DiscoveryAuthority;
 use crate::audience_pairing::UnlistedAudiences;
 use crate::context::Context;
 
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest and the longest pause between two looks at all targets.
+const PAUSES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
+/// The pause lasts this many times as long as the statuses of all accesses took to read. So that
+/// reading costs the leader of a large fleet about a twentieth of a core, up to 250 ms for each.
+const PAUSE_PER_READING: u32 = 20;
+
 /// What the statuses of TargetClusters are written from.
 pub struct TargetStatusWriter {
     /// What the tasks share.
@@ -70,13 +76,13 @@ pub async fn run_target_status(writer: TargetStatusWriter) {
     let mut running_trials = JoinSet::new();
     let mut finalizers = target_finalizer::TargetFinalizers::default();
     loop {
+        let mut reading = Duration::ZERO;
         if writer.context.is_leader() {
-            writer
-                .discovery_authority
-                .refresh(writer.context.clock.now().wall);
+            let started = writer.context.clock.now();
+            writer.discovery_authority.refresh(started.wall);
             finalizers.update_users(&writer);
-            let answers =
-                answers::count_answers(&writer.context.store, writer.context.clock.now().wall);
+            let answers = answers::count_answers(&writer.context.store, started.wall);
+            reading = writer.context.clock.now().mono.saturating_sub(started.mono);
             for name in writer.context.store.target_names() {
                 if let Some(record) = writer.context.store.target(&name)
                     && let Err(error) = finalizers
@@ -111,8 +117,12 @@ pub async fn run_target_status(writer: TargetStatusWriter) {
         while let Some(Ok((name, outcome))) = running_trials.try_join_next() {
             trials.insert(name, outcome);
         }
-        tokio::time::sleep(STATUS_INTERVAL).await;
+        tokio::time::sleep(pause_after(reading)).await;
     }
+}
+
+fn pause_after(reading: Duration) -> Duration {
+    (reading * PAUSE_PER_READING).clamp(*PAUSES.start(), *PAUSES.end())
 }
 
 async fn update_status(
@@ -480,5 +490,18 @@ async fn write_events(
             )
             .await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_fleet_is_looked_at_less_often() {
+        let pause = |millis| pause_after(Duration::from_millis(millis)).as_millis();
+        assert_eq!([0, 10, 50].map(pause), [1000; 3]);
+        assert_eq!(pause(170), 3400);
+        assert_eq!([250, 60_000].map(pause), [5000; 2]);
     }
 }

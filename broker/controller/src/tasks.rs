@@ -63,7 +63,7 @@ pub async fn run_policy_assembly(store: Arc<ObjectStore>, policy: PolicyWriter, 
     }
 }
 
-/// Reloads the key sets of managed issuers every ten seconds and after each change of the policy;
+/// Reloads the key sets of managed issuers every [`READ_EVERY`] and after each change of the policy;
 /// `first_check` becomes true after the first check of all of them.
 pub async fn run_managed_key_refresh(
     mut maintainer: KeySetMaintainer,

@@ -64,8 +64,8 @@ metrics! {
         skew: Gauge = "hub_clock_skew_seconds" []
             "Seconds by which the hub's clock was ahead of this process at the last TokenRequest",
         tasks: Gauge = "tasks" []
-            "Tasks that have not ended: some for each open connection, the others for as long as the \
-             process",
+            "Tasks that have not ended: of open connections, of work under way, and those that last \
+             as long as the process",
         build: Gauges = "build_info" ["version"]
             "1; the running version",
     }

@@ -17,7 +17,7 @@ use super::stage::{MOMENTS, Stage};
 use crate::deliveries::written::decoded;
 
 const SECRETS: &str = "/api/v1/namespaces/keyferry-system/secrets";
-/// Keyferry reads the key sets every ten seconds.
+/// Keyferry reads the key sets every eight seconds.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
 /// A key that was published for a minute may sign, and a restart begins that minute again.
 const ROTATED_WITHIN: Duration = Duration::from_secs(300);
