@@ -220,7 +220,8 @@ pub(super) struct DiscoverySpec {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct DiscoveryLimits {
-    /// The most connections of one IPv4 address or IPv6 /64. 0 is no limit.
+    /// The most connections of one IPv4 address or IPv6 /64. 0 is no limit, and then
+    /// the handshakes and requests of an address have no rate either.
     #[schemars(transform = CONNECTIONS_LIMIT.describe())]
     pub(super) connections_per_address: Option<u32>,
 }
@@ -251,7 +252,8 @@ pub(super) struct ApiSpec {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ApiLimits {
-    /// The most connections of one address. 0 is no limit.
+    /// The most connections of one address. 0 is no limit, and then the handshakes, requests and body
+    /// memory of an address have none either.
     #[schemars(transform = CONNECTIONS_LIMIT.describe())]
     pub(super) connections_per_address: Option<u32>,
     /// Requests a second from one address with tokens that the hub has not accepted lately. 0 is no
