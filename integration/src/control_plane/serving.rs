@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::authentication::swap;
@@ -17,18 +18,25 @@ impl ControlPlane {
     /// Replaces the serving certificate by one of this CA with a new key, and waits until new
     /// connections receive it. The process and its connections keep running. The clients of the
     /// harness ([`Self::admin`], [`Self::as_bearer`], kubectl) still trust the first CA alone: see
-    /// [`Self::admin_trusting`].
+    /// [`Self::admin_trusting`]. Returns when the last connection was opened that still received
+    /// the old one: no client met the new one before.
     pub async fn exchange_serving_certificate(
         &self,
         authority: &TestCa,
-    ) -> Result<(), ControlPlaneError> {
+    ) -> Result<Timestamp, ControlPlaneError> {
         let fresh = authority.serving("kube-apiserver-exchanged", &self.dns_names())?;
+        let mut not_before = Timestamp::now();
         // Between the two writes, certificate and key do not match. kube-apiserver notices this and
         // waits for the second one.
         swap(&self.serving.key_path, &fresh.key_pem)?;
         swap(&self.serving.cert_path, &fresh.cert_pem)?;
         let deadline = Instant::now() + EXCHANGED_WITHIN;
-        while !self.is_trusted_by(authority.cert_pem()).await? {
+        loop {
+            let opened = Timestamp::now();
+            if self.is_trusted_by(authority.cert_pem()).await? {
+                return Ok(not_before);
+            }
+            not_before = opened;
             if Instant::now() >= deadline {
                 return Err(ControlPlaneError::ExchangeLate {
                     name: self.spec.name.clone(),
@@ -37,7 +45,6 @@ impl ControlPlane {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        Ok(())
     }
 
     /// Whether a client that trusts only this CA accepts the certificate that new connections

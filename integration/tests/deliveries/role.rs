@@ -53,9 +53,10 @@ pub(crate) async fn a_role_leads_to_the_cluster_of_its_base(world: Arc<OnHub>) -
             "allow": allow, "suspend": suspend,
         })
     };
+    // With `Drain`, its objects would keep it until their tokens end, once it has its finalizer.
     let role = json!({
         "sameAs": "roles-prod", "role": "view", "audience": ROLE, "allow": allow,
-        "tokenLifetime": { "default": "1h", "max": "1h" },
+        "tokenLifetime": { "default": "1h", "max": "1h" }, "deletionPolicy": "Immediate",
     });
     // A role can be created before its base.
     world.put_target("roles-view", &role).await?;
