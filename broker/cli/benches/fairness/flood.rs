@@ -42,6 +42,8 @@ pub enum Way {
     Requests,
     /// Also, but never again one that was answered with 200.
     FreshRequests,
+    /// Sends many requests together, reads the answers, and connects again.
+    Together,
     /// Sends the head of the request, and then a byte of its body a second.
     SlowBodies,
     /// Completes a TLS handshake, closes and connects again.
@@ -143,6 +145,7 @@ impl Flooder {
             let connection = self.open(source).await?;
             match self.flood.way {
                 Way::Requests | Way::FreshRequests => self.send_requests(connection).await?,
+                Way::Together => self.send_together(connection).await?,
                 Way::SlowBodies => self.send_slowly(connection).await?,
                 Way::Handshakes => self.count(true),
             }
@@ -179,6 +182,24 @@ impl Flooder {
             }
             self.count(accepted);
         }
+    }
+
+    /// Sends requests that are one text, and reads answers until the server ends the connection.
+    async fn send_together(&self, mut connection: TlsConnection) -> Outcome<()> {
+        let requests = self.requests.borrow().front().cloned();
+        let requests = requests.ok_or("the flood has no request")?;
+        let mut answered = connection
+            .send(requests.as_bytes())
+            .await
+            .map(|()| Vec::new());
+        while let Ok(statuses) = answered {
+            for status in statuses {
+                self.count(status == 200);
+            }
+            self.share.wait().await?;
+            answered = connection.next_statuses().await;
+        }
+        Ok(())
     }
 
     /// Sends a request without its last bytes until the server ends the connection.

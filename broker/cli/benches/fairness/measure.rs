@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::flood::{FLOOD, Flood, Flooded, Way};
 use super::ground::Stage;
-use super::neighbour::{ASK, Neighbour};
+use super::neighbour::{ASK, Asked, Neighbour};
 use super::plan::{PLANS, Plan};
-use crate::harness::answer_time::{AnswerTime, Answered};
+use crate::harness::answer_time::AnswerTime;
 use crate::harness::load_process::LoadProcess;
+use crate::harness::process::{waits_of, waits_per_second};
 use crate::harness::stage::TENANT;
 use crate::harness::{Outcome, alternating, process};
 
@@ -45,6 +46,10 @@ pub struct Round {
     pub during: AnswerTime,
     /// The cores that the server used with it; `None` where the system does not report it.
     pub server_cores: Option<f64>,
+    /// How long the server's threads waited for a core with it, in milliseconds a second.
+    pub server_waits: f64,
+    /// The same of the neighbour.
+    pub neighbour_waits: f64,
     /// What came of the flood; `None` for the row without one.
     pub flooded: Option<Flooded>,
 }
@@ -122,12 +127,12 @@ async fn check_answer(stage: &Stage, plan: &Plan) -> Outcome<()> {
 }
 
 async fn measure_round(stage: &Stage, plan: &Plan, neighbour: &Neighbour) -> Outcome<Round> {
-    let (before, _) = measure_neighbour(stage, neighbour).await?;
+    let before = measure_neighbour(stage, neighbour).await?.asked.time;
     let flood = match plan.way {
         Some(way) => Some(start_flood(stage, plan, way).await?),
         None => None,
     };
-    let (during, server_cores) = measure_neighbour(stage, neighbour).await?;
+    let during = measure_neighbour(stage, neighbour).await?;
     let flooded = match flood {
         Some(flood) => {
             flood.stop()?;
@@ -139,8 +144,10 @@ async fn measure_round(stage: &Stage, plan: &Plan, neighbour: &Neighbour) -> Out
     tokio::time::sleep(REST).await;
     Ok(Round {
         before,
-        during,
-        server_cores,
+        during: during.asked.time,
+        server_cores: during.server_cores,
+        server_waits: during.server_waits,
+        neighbour_waits: during.asked.waits,
         flooded,
     })
 }
@@ -159,15 +166,22 @@ async fn start_flood(stage: &Stage, plan: &Plan, way: Way) -> Outcome<LoadProces
     Ok(flood)
 }
 
-/// The neighbour's response times in one window, and the cores that the server used meanwhile.
-async fn measure_neighbour(
-    stage: &Stage,
-    neighbour: &Neighbour,
-) -> Outcome<(AnswerTime, Option<f64>)> {
+/// What one window showed.
+struct Measured {
+    asked: Asked,
+    server_cores: Option<f64>,
+    server_waits: f64,
+}
+
+async fn measure_neighbour(stage: &Stage, neighbour: &Neighbour) -> Outcome<Measured> {
+    let server = stage.server.id();
     let mut asking = LoadProcess::start(ASK, neighbour).await?;
     asking.begin_window().await?;
-    let cpu = asking.end_window(stage.server.id()).await?;
-    let answered: Answered = asking.result().await?;
-    let cores = cpu.map(|cpu| cpu.as_secs_f64() / neighbour.duration.as_secs_f64());
-    Ok((answered.time, cores))
+    let waits_before = waits_of(server);
+    let cpu = asking.end_window(server).await?;
+    Ok(Measured {
+        server_waits: waits_per_second(server, &waits_before, neighbour.duration),
+        asked: asking.result().await?,
+        server_cores: cpu.map(|cpu| cpu.as_secs_f64() / neighbour.duration.as_secs_f64()),
+    })
 }

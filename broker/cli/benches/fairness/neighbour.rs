@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::harness::answer_time::Answered;
+use crate::harness::answer_time::AnswerTime;
 use crate::harness::tls_connection::{self, TlsConnection};
 use crate::harness::window::{Start, Window};
 use crate::harness::{Outcome, load_process, process};
@@ -34,8 +34,17 @@ pub struct Neighbour {
     pub duration: Duration,
 }
 
-/// Reads a [`Neighbour`] from standard input, asks, and writes [`Answered`]. Any answer but 200 is
-/// an error.
+/// What it found.
+#[derive(Deserialize, Serialize)]
+pub struct Asked {
+    /// Its response times.
+    pub time: AnswerTime,
+    /// How long it waited for a core itself, in milliseconds a second.
+    pub waits: f64,
+}
+
+/// Reads a [`Neighbour`] from standard input, asks, and writes [`Asked`]. Any answer but 200 is an
+/// error.
 pub fn main() -> Outcome<()> {
     let neighbour: Neighbour = load_process::read_order()?;
     let duration = neighbour.duration;
@@ -43,11 +52,11 @@ pub fn main() -> Outcome<()> {
     let started = Arc::clone(&start);
     let asking = std::thread::spawn(move || ask_steadily(&neighbour, &started));
     start.measure(WARM_UP, duration)?;
-    let times = asking.join().map_err(|_| "the neighbour panicked")??;
-    load_process::write_result(&Answered::of(times))
+    let asked = asking.join().map_err(|_| "the neighbour panicked")??;
+    load_process::write_result(&asked)
 }
 
-fn ask_steadily(neighbour: &Neighbour, start: &Start) -> Outcome<Vec<Duration>> {
+fn ask_steadily(neighbour: &Neighbour, start: &Start) -> Outcome<Asked> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -67,8 +76,13 @@ fn ask_steadily(neighbour: &Neighbour, start: &Start) -> Outcome<Vec<Duration>> 
                 window,
             )
         });
+        let own = std::process::id();
+        let waits_before = process::waits_of(own);
         let times = futures::future::try_join_all(asking).await?;
-        Ok(times.into_iter().flatten().collect())
+        let asked = WARM_UP + neighbour.duration;
+        let waits = process::waits_per_second(own, &waits_before, asked);
+        let time = AnswerTime::of(times.into_iter().flatten().collect());
+        Ok(Asked { time, waits })
     })
 }
 

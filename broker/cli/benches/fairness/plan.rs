@@ -13,6 +13,8 @@ use crate::harness::stage::{SELF, TENANT, exchange_request};
 const CONNECTIONS: usize = 512;
 /// Almost as many as four addresses may have.
 const SLOW_CONNECTIONS: usize = 1000;
+/// As many of the shortest requests as one read of the server takes.
+const TOGETHER: usize = 300;
 /// Different tokens, so that no two of them share one check.
 const FORGED_TOKENS: usize = 512;
 /// More than are accepted in one flood.
@@ -52,11 +54,22 @@ impl Plan {
 }
 
 /// All floods, and first a row without one. It shows how much two windows differ by themselves.
-pub static PLANS: [Plan; 11] = [
+pub static PLANS: [Plan; 12] = [
     Plan::NONE,
     Plan {
         name: "anonymous: malformed requests",
         requests: |_| Ok(vec![exchange_request("grant_type=none")]),
+        ..Plan::REFUSED
+    },
+    Plan {
+        name: "anonymous: requests sent together",
+        way: Some(Way::Together),
+        requests: |_| {
+            let request = |last| format!("GET / HTTP/1.1\r\nHost: a\r\n{last}\r\n");
+            Ok(vec![
+                request("").repeat(TOGETHER) + &request("Connection: close\r\n"),
+            ])
+        },
         ..Plan::REFUSED
     },
     Plan {

@@ -1,6 +1,9 @@
 //! Reads the operating system's figures about processes and the machine, and writes to the
 //! terminal.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::DirEntry;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -39,6 +42,28 @@ pub fn cpu_time_of(pid: u32) -> Option<Duration> {
 pub fn cpu_time_of_children() -> Option<Duration> {
     // cutime is the 16th field, cstime the 17th.
     ticks_of(std::process::id(), [13, 14])
+}
+
+/// How long each thread of a process has been able to run and had no core so far, by its id.
+pub fn waits_of(pid: u32) -> BTreeMap<OsString, Duration> {
+    let wait = |thread: DirEntry| {
+        let schedstat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        // The time on a core, the time in its queue, and the number of turns.
+        let queued = schedstat.split_whitespace().nth(1)?.parse().ok()?;
+        Some((thread.file_name(), Duration::from_nanos(queued)))
+    };
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    threads.filter_map(wait).collect()
+}
+
+/// The milliseconds a second that the threads of a process, together, waited for a core during
+/// `window`. `before` is [`waits_of`] at its begin; a thread that has ended since counts nothing.
+pub fn waits_per_second(pid: u32, before: &BTreeMap<OsString, Duration>, window: Duration) -> f64 {
+    let waited = waits_of(pid).into_iter().map(|(thread, after)| {
+        after.saturating_sub(before.get(&thread).copied().unwrap_or_default())
+    });
+    waited.sum::<Duration>().as_secs_f64() * 1000.0 / window.as_secs_f64()
 }
 
 /// The sum of two times in `/proc/<pid>/stat`, by their places after the name of the program. The

@@ -113,15 +113,23 @@ impl TlsConnection {
     async fn whole_answer(&mut self) -> Outcome<(u16, Size)> {
         self.answer.clear();
         loop {
-            self.receive().await?;
-            let mut chunk = [0; 8192];
-            while let Some(bytes) = read_some(&mut self.tls, &mut chunk)? {
-                self.answer.extend_from_slice(bytes);
-            }
+            self.receive_text().await?;
             if let Some(complete) = complete(&self.answer)? {
                 return Ok(complete);
             }
         }
+    }
+
+    /// Returns the statuses of the responses that one read completes, after requests that were sent
+    /// together.
+    pub async fn next_statuses(&mut self) -> Outcome<Vec<u16>> {
+        self.receive_text().await?;
+        let mut statuses = Vec::new();
+        while let Some((status, size)) = complete(&self.answer)? {
+            self.answer.drain(..size.head + size.body);
+            statuses.push(status);
+        }
+        Ok(statuses)
     }
 
     async fn flush(&mut self) -> Outcome<()> {
@@ -133,6 +141,16 @@ impl TlsConnection {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+        Ok(())
+    }
+
+    /// Appends what the server sends next.
+    async fn receive_text(&mut self) -> Outcome<()> {
+        self.receive().await?;
+        let mut chunk = [0; 8192];
+        while let Some(bytes) = read_some(&mut self.tls, &mut chunk)? {
+            self.answer.extend_from_slice(bytes);
         }
         Ok(())
     }
