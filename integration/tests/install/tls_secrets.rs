@@ -19,6 +19,9 @@ use super::rendered::charted;
 use super::setup::{Hubs, NAMESPACE, kubectl, values};
 
 const SOON: Duration = Duration::from_secs(30);
+/// The process before this one on the same hub keeps its Lease for 30 s after it has stopped, and
+/// this one looks at the Lease every 10 s.
+const LEADS_WITHIN: Duration = Duration::from_secs(90);
 const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";
 const METADATA: &str = "/.well-known/openid-configuration";
 const SECRETS: [&str; 3] = [
@@ -261,7 +264,7 @@ async fn a_target_gets_the_authority(
     });
     hub.admin().create(targets, &target).await?;
     let path = format!("{targets}/{name}");
-    until("the status has the CA", SOON, || async {
+    until("the status has the CA", LEADS_WITHIN, || async {
         let object = hub.admin().get(&path).await?;
         let stated = object["status"]["discoveryCertificateAuthority"].as_str();
         Ok(stated.is_some_and(|pem| pem.trim() == ca.cert_pem().trim()))
