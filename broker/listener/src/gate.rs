@@ -26,7 +26,7 @@ const MAX_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).unwrap();
 const REQUEST_BURST: NonZeroU32 = NonZeroU32::new(256).unwrap();
 /// The longest pause of a connection, for clients that share the address of a flood. It is enough
 /// for eight requests on each connection that a source may have by default.
-const MAX_PAUSE: Duration = Duration::from_secs(5);
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// All addresses of one /64 together have this many times as much, as with connections.
 const NETWORK_FACTOR: NonZeroU32 = NonZeroU32::new(8).unwrap();
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::routing::any;
 use futures::future::BoxFuture;
 use futures::stream;
@@ -34,7 +35,9 @@ use crate::certificate_source::{
     CertificateContent, CertificateRead, CertificateSource, ReadSecret,
 };
 use crate::connection::Times;
+use crate::gate::MAX_PAUSE;
 use crate::metrics::ListenerMetrics;
+use crate::source::Source;
 
 /// Longer than any wait in these tests takes on a busy machine.
 const LONG_TIMEOUT: Duration = Duration::from_secs(60);
@@ -53,6 +56,7 @@ fn routes() -> Router {
     Router::new()
         .route("/small", any(async || "document"))
         .route("/big", any(async move || big.clone()))
+        .route("/echo", any(async |body: Bytes| body))
 }
 
 /// Counts by listener and event, as in `api open` or `api refused: address_limit`.
@@ -156,6 +160,20 @@ fn plain_of(bounds: Bounds) -> Stage {
     let metrics = Arc::<CountedMetrics>::default();
     let address = ([127, 0, 0, 1], 0).into();
     let listener = PlainListener::bind(address, bounds, Arc::clone(&metrics) as _).unwrap();
+    serving(listener, metrics)
+}
+
+/// A listener whose next request from here pauses its connection for as long as one may.
+fn plain_above_the_rate() -> Stage {
+    let metrics = Arc::<CountedMetrics>::default();
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = PlainListener::bind(address, Bounds::HEALTH, Arc::clone(&metrics) as _).unwrap();
+    let here = Source::of_address(address.ip());
+    while listener.gate.count_request(here) < MAX_PAUSE {}
+    serving(listener, metrics)
+}
+
+fn serving(listener: PlainListener, metrics: Arc<CountedMetrics>) -> Stage {
     let address = listener.socket.local_addr().unwrap();
     tokio::spawn(listener.serve(routes()));
     Stage {

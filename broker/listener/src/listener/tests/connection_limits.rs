@@ -6,8 +6,9 @@ use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::{SHORT, TIMES, client_config, plain, plain_of, tls};
+use super::{SHORT, TIMES, client_config, plain, plain_above_the_rate, plain_of, tls};
 use crate::connection::Times;
+use crate::gate::MAX_PAUSE;
 use crate::listener::Bounds;
 
 #[tokio::test]
@@ -53,6 +54,35 @@ async fn requests_that_arrive_together_are_served_at_the_same_rate() {
     stream.read_to_string(&mut answers).await.unwrap();
     assert_eq!(answers.matches("HTTP/1.1 200").count(), 400);
     assert!(begun.elapsed() >= std::time::Duration::from_millis(280));
+}
+
+/// The pause begins when the response is there, or a form that comes after its head would wait for it.
+#[tokio::test]
+async fn the_body_of_a_request_above_the_rate_is_read_at_once() {
+    let stage = plain_above_the_rate();
+    let paused = stage.metrics.count("health paused");
+    let mut stream = TcpStream::connect(stage.address).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    stream
+        .write_all(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+        .await
+        .unwrap();
+    // The head is counted before the body is sent.
+    stage.until("health paused", paused + 1).await;
+    stream.write_all(b"form").await.unwrap();
+    let mut answer = [0; 1024];
+    let mut length = 0;
+    while !answer[..length].ends_with(b"form") {
+        length += stream.read(&mut answer[length..]).await.unwrap();
+    }
+    assert!(begun.elapsed() < MAX_PAUSE / 2, "{:?}", begun.elapsed());
+    // The next request on this connection waits.
+    stream
+        .write_all(b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n")
+        .await
+        .unwrap();
+    let next = tokio::time::timeout(MAX_PAUSE / 4, stream.read(&mut answer)).await;
+    assert!(next.is_err(), "{next:?}");
 }
 
 /// Checks the token API's stream limit in its SETTINGS, and which sources have limits of their own.
