@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
-use keyferry_api::foreign_text::{ForeignText, hide_credentials};
+use keyferry_api::foreign_text::{ForeignText, hide_credentials_in};
 use serde::{Deserialize, Serialize};
 
 use crate::lenient::{Lenient, or_default};
@@ -203,8 +203,10 @@ impl AuditLines {
 pub fn reduce_records(bytes: &[u8]) -> impl Iterator<Item = String> {
     newest_lines(bytes).filter_map(|line| {
         let (record, _) = read_record(line).ok()?;
-        let json = serde_json::to_string(&record).ok()?;
-        Some(hide_credentials(&json).into_owned())
+        let mut document = serde_json::to_value(&record).ok()?;
+        // In the finished line, a credential that has no end would take the members after it along.
+        hide_credentials_in(&mut document);
+        serde_json::to_string(&document).ok()
     })
 }
 
@@ -336,6 +338,17 @@ no record"#;
         assert!(!reduced[0].contains("authorization") && reduced[0].contains("Bearer [hidden]"));
         let lines = |log: &str| AuditLines::read("log", log.as_bytes()).lines;
         assert_eq!(lines(&reduced[0]), 1);
+    }
+
+    /// A caller of another issuer chooses its subject, and must not make its own refusals unreadable.
+    #[test]
+    fn a_private_key_without_an_end_hides_no_other_member() {
+        let log = br#"{"time":"2026-01-01T00:00:00Z","decision":"denied","reason":"TargetNotGranted","callerSubject":"-----BEGIN PRIVATE KEY-----MC4","count":7}"#;
+        let reduced: Vec<String> = reduce_records(log).collect();
+        let lines = AuditLines::read("log", reduced.join("\n").as_bytes());
+        assert_eq!((lines.lines, lines.unreadable), (1, 0), "{reduced:?}");
+        assert_eq!(lines.refusals[0].count, 7);
+        assert!(!reduced[0].contains("MC4"), "{reduced:?}");
     }
 
     #[test]
