@@ -17,7 +17,7 @@ use keyferry_api::service_account::Uid;
 use keyferry_core::authorise::{Grant, Requester};
 use keyferry_hub::ports::Hub;
 use keyferry_keys::bound_token::BoundToken;
-use keyferry_keys::tracked_keys::KeyActivation;
+use keyferry_keys::tracked_keys::{KeyActivation, RECORD_PATIENCE};
 use keyferry_platform::clock::Clock;
 use keyferry_platform::metrics::Metrics;
 use keyferry_platform::random::Random;
@@ -30,7 +30,7 @@ use self::gate::Gate;
 use crate::audience_guard::AudienceGuard;
 use crate::bound_request::{self, TokenPurpose};
 use crate::managed_issuer::OwnMint;
-use crate::publication::Publisher;
+use crate::publication::{Published, Publisher};
 
 /// How long a failed mint is cached for the caller that met it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
@@ -124,6 +124,9 @@ pub struct MintParts {
     /// The activation delay: how long a key must have been published before tokens that it signed
     /// are issued.
     pub activation_delay: Duration,
+    /// How long after the last reading of the key journal cached tokens are issued; at least
+    /// [`RECORD_PATIENCE`].
+    pub max_stale: Duration,
 }
 
 /// Mints tokens and caches them. A clone shares the same cache.
@@ -182,7 +185,7 @@ impl Mint {
                 let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
                 (
                     MintKey::of(grant, published.issuer.clone(), None),
-                    Gate::Hub(published),
+                    self.hub_gate(published),
                 )
             }
             TokenIssuer::Keyferry => {
@@ -195,6 +198,13 @@ impl Mint {
         }
         let cached = self.cache.get(&key, min_ttl, now, &gate);
         Ok((key, cached))
+    }
+
+    fn hub_gate<'a>(&self, published: &'a Published) -> Gate<'a> {
+        Gate::Hub {
+            published,
+            max_stale: self.parts.max_stale.max(RECORD_PATIENCE),
+        }
     }
 
     /// Mints a token that is not cached, once for all concurrent callers.
@@ -279,7 +289,8 @@ impl Mint {
         let published = published.ok_or(Reason::HubUnreachable)?;
         let now = self.parts.clock.now();
         self.cache.promote(now, &published);
-        Ok(self.cache.get(key, min_ttl, now, &Gate::Hub(&published)))
+        let gate = self.hub_gate(&published);
+        Ok(self.cache.get(key, min_ttl, now, &gate))
     }
 
     /// Returns how long the token under `key` still waits for its key's activation; `None` if none
@@ -300,7 +311,9 @@ impl Mint {
         let cached = {
             let published = self.parts.publisher.borrow_current();
             let gate = match grant.pair().issuer() {
-                TokenIssuer::Hub => Gate::Hub(published.as_ref().ok_or(Reason::HubUnreachable)?),
+                TokenIssuer::Hub => {
+                    self.hub_gate(published.as_ref().ok_or(Reason::HubUnreachable)?)
+                }
                 TokenIssuer::Keyferry => Gate::Managed,
             };
             self.cache.get(&key, min_ttl, self.parts.clock.now(), &gate)

@@ -326,6 +326,7 @@ impl Publisher {
             metadata,
             jwks,
             activations,
+            journal: tracked.journal_reading(),
         })));
     }
 

@@ -32,6 +32,9 @@ use crate::settings::CallerSettings;
 pub use keyferry_hub::testing::{Failing, FakeObjects, MemorySecrets, account_of};
 pub use keyferry_platform::testing::FakeClock;
 
+/// How long the mint of a [`SmallWorld`] does without the key journal.
+pub const MAX_STALE: Duration = Duration::from_secs(300);
+
 /// The issuer of every test hub.
 pub const ISSUER: &str = "https://hub.example.test";
 
@@ -92,6 +95,11 @@ spec: {targetClusterRef: {name: prod}, serviceAccountName: deployer}
 impl SmallWorld {
     /// Starts the hub with its two tenants.
     pub async fn start() -> Self {
+        Self::start_with(KeyRecords::none()).await
+    }
+
+    /// As [`SmallWorld::start`], with a key journal that other replicas may share.
+    pub async fn start_with(records: KeyRecords) -> Self {
         let clock = FakeClock::start();
         let hub_clock = Arc::clone(&clock);
         let options = HubOptions {
@@ -142,11 +150,12 @@ impl SmallWorld {
             public_url,
             pinned: None,
             activation_delay: activation_delay(),
-            records: KeyRecords::none(),
+            records,
             clock: Arc::clone(&shared),
             metrics: Metrics::default(),
         });
         publisher.refresh().await.unwrap();
+        publisher.sync_journal().await.unwrap();
         let mint = mint(&port, &publisher, &live, &clock, &metrics);
         let policy = config::read(CONFIGURATION).unwrap().policy;
         Self {
@@ -231,5 +240,6 @@ fn mint(
         random: Arc::new(SystemRandomness::default()),
         metrics: metrics.clone(),
         activation_delay: activation_delay(),
+        max_stale: MAX_STALE,
     })
 }

@@ -103,6 +103,33 @@ pub enum KeyActivation {
     Revoked,
 }
 
+/// When the shared journal was last read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalReading {
+    /// No other replica shares a journal with this process.
+    NotShared,
+    /// It was not read yet.
+    Never,
+    /// At this time.
+    At(Moment),
+}
+
+impl JournalReading {
+    /// Whether what others write is known up to `limit` before `now`.
+    pub fn is_within(self, limit: Duration, now: Moment) -> bool {
+        match self {
+            Self::NotShared => true,
+            Self::Never => false,
+            Self::At(read) => {
+                // The larger age of both clocks: a machine that slept has missed what others wrote.
+                let wall = now.wall.duration_since(read.wall);
+                let wall = Duration::try_from(wall).unwrap_or_default();
+                now.mono.saturating_sub(read.mono).max(wall) <= limit
+            }
+        }
+    }
+}
+
 impl TrackedKeys {
     /// Starts without any key.
     ///
@@ -182,14 +209,19 @@ impl TrackedKeys {
         }
     }
 
+    /// When the shared journal was last read.
+    pub fn journal_reading(&self) -> JournalReading {
+        if self.shared {
+            self.read_at
+                .map_or(JournalReading::Never, JournalReading::At)
+        } else {
+            JournalReading::NotShared
+        }
+    }
+
     /// Whether the shared journal was read recently enough to mint.
     pub fn is_current(&self, now: Moment) -> bool {
-        // Takes the larger age of both clocks: a machine that slept has missed what others wrote.
-        let recent = |read: Moment| {
-            let wall = Duration::try_from(now.wall.duration_since(read.wall)).unwrap_or_default();
-            now.mono.saturating_sub(read.mono).max(wall) <= RECORD_PATIENCE
-        };
-        !self.shared || self.read_at.is_some_and(recent)
+        self.journal_reading().is_within(RECORD_PATIENCE, now)
     }
 
     /// Whether the shared journal is known to contain `kid`.

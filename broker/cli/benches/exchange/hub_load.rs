@@ -217,6 +217,7 @@ impl World {
             random: random.clone(),
             metrics: metrics.clone(),
             activation_delay,
+            max_stale: configuration.server.max_stale_authorization,
         });
         let max_stale = configuration.server.max_stale_authorization;
         let callers = CallerSettings {

@@ -209,6 +209,7 @@ impl Shared {
             random: Arc::clone(&random),
             metrics: metrics(),
             activation_delay: lifetime::activation_delay(self.server.max_age),
+            max_stale: callers.max_stale,
         });
         let broker = Broker::new(BrokerParts {
             policy: self.policy.clone(),

@@ -200,6 +200,7 @@ async fn a_token_that_another_caller_promotes_a_moment_later_is_issued() {
             random: Arc::clone(&parts.random),
             metrics: parts.metrics.clone(),
             activation_delay: ACTIVATION_DELAY,
+            max_stale: parts.max_stale,
         }),
         ..world.mint.clone()
     };

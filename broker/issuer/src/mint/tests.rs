@@ -2,16 +2,21 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
+use keyferry_hub::key_record_store::KeyRecordStore;
+use keyferry_hub::ports::SecretStore;
 use keyferry_platform::clock::Clock;
+use keyferry_platform::random::SystemRandomness;
 use keyferry_testing::{Fault, Route};
 use secrecy::ExposeSecret;
 
 use super::FromCache;
-use crate::testing::{SmallWorld, account_of};
+use crate::publication::KeyRecords;
+use crate::testing::{MAX_STALE, MemorySecrets, SmallWorld, account_of};
 
 const NOTHING: Duration = Duration::ZERO;
 
@@ -60,6 +65,30 @@ async fn a_token_is_minted_once_and_cached() {
         first.token.token_id(),
         "another ServiceAccount, another token"
     );
+}
+
+/// A key may have been revoked since the key journal was last read.
+#[tokio::test]
+async fn a_cached_token_outlives_the_readings_of_the_key_journal_for_a_while() {
+    let secrets = Arc::<MemorySecrets>::default();
+    let shared: Arc<dyn SecretStore> = Arc::<MemorySecrets>::clone(&secrets);
+    let store = KeyRecordStore::new(shared, Arc::new(SystemRandomness::default()));
+    let world = SmallWorld::start_with(KeyRecords::shared(store)).await;
+    let grant = world.grant("tenant-a/prod");
+    let first = world.mint.token(&grant, NOTHING).await.unwrap();
+    secrets.be_away(true);
+    world.clock.advance(MAX_STALE);
+    assert!(world.publisher.sync_journal().await.is_err());
+    let cached = world.mint.token(&grant, NOTHING).await.unwrap();
+    assert_eq!(cached.token.token_id(), first.token.token_id());
+    world.clock.advance(Duration::from_secs(1));
+    let refused = world.mint.token(&grant, NOTHING).await.unwrap_err();
+    assert_eq!(refused.reason(), Reason::KeyRecordUnread);
+    secrets.be_away(false);
+    world.publisher.sync_journal().await.unwrap();
+    let cached = world.mint.token(&grant, NOTHING).await.unwrap();
+    assert_eq!(cached.token.token_id(), first.token.token_id());
+    assert_eq!(mints(&world), 1);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use keyferry_api::issuer::Issuer;
 use keyferry_api::moment::Moment;
 use keyferry_keys::jwks::PublicKeySet;
+use keyferry_keys::tracked_keys::JournalReading;
 
 use super::Document;
 
@@ -28,6 +29,8 @@ pub struct Published {
     /// When each key becomes active, by the monotonic clock; `None` while its publication is not
     /// recorded.
     pub(super) activations: BTreeMap<String, Option<Duration>>,
+    /// When the key journal was last read, and with it the revoked keys.
+    pub(super) journal: JournalReading,
 }
 
 impl Published {
@@ -36,6 +39,11 @@ impl Published {
         self.activations
             .get(kid)
             .is_some_and(|from| from.is_some_and(|from| now.mono >= from))
+    }
+
+    /// Whether revocations are known up to `limit` before `now`.
+    pub fn knows_revocations(&self, limit: Duration, now: Moment) -> bool {
+        self.journal.is_within(limit, now)
     }
 }
 

@@ -221,6 +221,7 @@ fn create_mint(
         random: Arc::clone(random),
         metrics: Metrics::default(),
         activation_delay: activation_delay(world),
+        max_stale: MAX_STALE,
     })
 }
 

@@ -41,6 +41,7 @@ fn mint(world: &SmallWorld, replica: &Replica) -> (Mint, Arc<LocalSigner>) {
         random,
         metrics: world.metrics.clone(),
         activation_delay: keyferry_api::lifetime::activation_delay(Duration::from_secs(60)),
+        max_stale: Duration::from_secs(300),
     });
     (mint, signer)
 }
