@@ -251,6 +251,7 @@ impl Publisher {
                 issuer,
                 self.parts.activation_delay,
                 self.parts.records.is_shared(),
+                self.parts.clock.now(),
             ));
         }
     }

@@ -43,6 +43,8 @@ pub struct TrackedKeys {
     activation_delay: Duration,
     /// Whether other replicas and restarts share a key journal with this process.
     shared: bool,
+    /// When this process began to track keys.
+    begun: Moment,
     entries: BTreeMap<String, Entry>,
     revoked: BTreeMap<String, Revocation>,
     candidates: BTreeMap<(String, String), Candidate>,
@@ -135,12 +137,13 @@ impl TrackedKeys {
     ///
     /// `activation_delay` is how long a key must have been published before it is active
     /// ([`keyferry_api::lifetime::activation_delay`]). If `shared` is false, no other replica shares
-    /// a journal with this process.
-    pub fn new(issuer: Issuer, activation_delay: Duration, shared: bool) -> Self {
+    /// a journal with this process. `begun` is the present time.
+    pub fn new(issuer: Issuer, activation_delay: Duration, shared: bool, begun: Moment) -> Self {
         Self {
             issuer,
             activation_delay,
             shared,
+            begun,
             entries: BTreeMap::new(),
             revoked: BTreeMap::new(),
             candidates: BTreeMap::new(),
@@ -166,10 +169,11 @@ impl TrackedKeys {
         // Until the journal was read, it is unknown which keys are revoked. Only keys from the
         // state directory are published then.
         let known = |entry: &&Entry| self.knows_record || entry.restored;
+        let ends_by = self.earlier_clock(now);
         let served = self
             .entries
             .values()
-            .filter(|entry| entry.is_served(now.wall))
+            .filter(|entry| entry.is_served(ends_by))
             .filter(known);
         match PublicKeySet::from_keys(served.map(|entry| entry.record.key.clone())) {
             Ok(set) => Some(set),
@@ -180,10 +184,11 @@ impl TrackedKeys {
 
     /// The keys that verify callers' tokens: only those that this process itself saw at the hub.
     pub fn authenticating_keys(&self, now: Moment) -> PublicKeySet {
+        let ends_by = self.earlier_clock(now);
         let confirmed = self
             .entries
             .values()
-            .filter(|entry| entry.confirmed && entry.is_served(now.wall));
+            .filter(|entry| entry.confirmed && entry.is_served(ends_by));
         let confirmed = confirmed.map(|entry| entry.record.key.clone());
         // A candidate may verify a caller's signature too, because the hub makes the final decision
         // on every caller.
@@ -201,10 +206,9 @@ impl TrackedKeys {
         if self.revoked.contains_key(kid) {
             return KeyActivation::Revoked;
         }
+        let ends_by = self.earlier_clock(now);
         match self.entries.get(kid) {
-            Some(entry) if entry.is_served(now.wall) => {
-                entry.activation(self.activation_delay, now)
-            }
+            Some(entry) if entry.is_served(ends_by) => entry.activation(self.activation_delay, now),
             _ => KeyActivation::Unpublished,
         }
     }
@@ -242,6 +246,14 @@ impl TrackedKeys {
         }
     }
 
+    /// The time by which keys end. A wall clock that jumps ahead must not end a key whose tokens are
+    /// valid, so it counts for no more than has passed on the monotonic clock.
+    fn earlier_clock(&self, now: Moment) -> Timestamp {
+        let passed = now.mono.saturating_sub(self.begun.mono);
+        let steady = self.begun.wall.saturating_add(passed);
+        now.wall.min(steady.unwrap_or(Timestamp::MAX))
+    }
+
     /// The `kid` of every revoked key.
     pub fn revoked_kids(&self) -> impl Iterator<Item = &str> {
         self.revoked.keys().map(String::as_str)
@@ -249,9 +261,10 @@ impl TrackedKeys {
 
     /// How many published keys this process has not seen at the hub itself.
     pub fn unconfirmed_keys(&self, now: Moment) -> usize {
+        let ends_by = self.earlier_clock(now);
         self.entries
             .values()
-            .filter(|entry| !entry.confirmed && entry.is_served(now.wall))
+            .filter(|entry| !entry.confirmed && entry.is_served(ends_by))
             .count()
     }
 

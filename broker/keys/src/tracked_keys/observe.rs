@@ -166,6 +166,7 @@ impl TrackedKeys {
             .filter(|kid| !self.listed.contains_key(*kid))
             .cloned()
             .collect();
+        let ends_by = self.earlier_clock(now);
         for kid in gone {
             let Some(entry) = self.entries.get_mut(&kid) else {
                 continue;
@@ -183,7 +184,7 @@ impl TrackedKeys {
                 entry.record.withdrawn_at = Some(now.wall);
                 events.push(KeyEvent::Withdrawn(kid.clone()));
             }
-            if !entry.is_served(now.wall) {
+            if !entry.is_served(ends_by) {
                 self.entries.remove(&kid);
                 self.retired.insert(kid.clone(), now.wall);
                 events.push(KeyEvent::Retired(kid));

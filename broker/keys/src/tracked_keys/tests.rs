@@ -56,6 +56,7 @@ fn tracked(shared: bool) -> TrackedKeys {
         Issuer::new("https://hub.example.test").unwrap(),
         ACTIVATION_DELAY,
         shared,
+        at(0),
     )
 }
 

@@ -157,6 +157,13 @@ fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
         vec![KeyEvent::Withdrawn("RS256".to_owned())]
     );
     store(&mut tracked, &mut stored, at(176));
+    // Half a day ahead, by a wall clock that jumps.
+    let ahead = Moment {
+        wall: at(43_200).wall,
+        mono: at(200).mono,
+    };
+    assert_eq!(tracked.apply_reading(&without, true, ahead), vec![]);
+    assert_eq!(kids(&tracked, ahead), ["ES256", "RS256"]);
     assert_eq!(kids(&tracked, at(3999)), ["ES256", "RS256"]);
     assert_eq!(kids(&tracked, at(4000)), ["ES256"]);
     assert_eq!(
