@@ -246,12 +246,24 @@ impl TrackedKeys {
         }
     }
 
-    /// The time by which keys end. A wall clock that jumps ahead must not end a key whose tokens are
-    /// valid, so it counts for no more than has passed on the monotonic clock.
+    /// The time by which keys end and ages are counted. A wall clock that jumps ahead must not end a
+    /// key whose tokens are valid, or make a new one old.
     fn earlier_clock(&self, now: Moment) -> Timestamp {
+        now.wall.min(self.steady_clock(now))
+    }
+
+    /// The time that is recorded, and by which records of others are in the future. A wall clock that
+    /// jumps back must not date a new key to before it was published.
+    fn later_clock(&self, now: Moment) -> Timestamp {
+        now.wall.max(self.steady_clock(now))
+    }
+
+    /// What the wall clock would show if it had not jumped since the start. It lacks the time that
+    /// the machine slept.
+    fn steady_clock(&self, now: Moment) -> Timestamp {
         let passed = now.mono.saturating_sub(self.begun.mono);
         let steady = self.begun.wall.saturating_add(passed);
-        now.wall.min(steady.unwrap_or(Timestamp::MAX))
+        steady.unwrap_or(Timestamp::MAX)
     }
 
     /// The `kid` of every revoked key.
@@ -294,9 +306,9 @@ impl TrackedKeys {
             in_first_set && self.nothing_before && self.sequence == 0 && self.revoked.is_empty();
         self.retired.remove(key.kid());
         let record = KeyRecord {
-            published_at: now.wall,
+            published_at: self.later_clock(now),
             first,
-            confirmed_at: now.wall,
+            confirmed_at: self.later_clock(now),
             signed_since: None,
             signed_until: None,
             withdrawn_at: None,

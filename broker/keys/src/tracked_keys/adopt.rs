@@ -35,8 +35,8 @@ fn earlier_of(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timest
 /// The circumstances in which a journal was read.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// When the previous journal was read.
-    before: Option<Moment>,
+    /// When the previous journal was read, by the earlier clock.
+    before: Option<Timestamp>,
     /// Whether no key was known until now and none had been published before.
     blank: bool,
     origin: Origin,
@@ -49,17 +49,16 @@ impl Reading {
     fn earliest_publication(self) -> Timestamp {
         self.before
             .filter(|_| self.origin == Origin::Sealed)
-            .map_or(Timestamp::MIN, |read| read.wall)
+            .unwrap_or(Timestamp::MIN)
     }
 
     /// Whether a new key cannot have been published then: too early, or in the future.
-    fn is_impossible(self, published_at: Timestamp, now: Moment) -> bool {
+    fn is_impossible(self, published_at: Timestamp, now: Timestamp) -> bool {
         let earliest = self.earliest_publication();
         let dated_back = self.before.is_some()
             && published_at < earliest
             && time_apart(published_at, earliest) > MAX_CLOCK_SKEW;
-        let dated_on =
-            published_at > now.wall && time_apart(published_at, now.wall) > MAX_CLOCK_SKEW;
+        let dated_on = published_at > now && time_apart(published_at, now) > MAX_CLOCK_SKEW;
         dated_back || dated_on
     }
 }
@@ -109,7 +108,7 @@ impl TrackedKeys {
         now: Moment,
     ) -> Vec<KeyEvent> {
         let mut events = Vec::new();
-        let before = self.read_at;
+        let before = self.read_at.map(|read| self.earlier_clock(read));
         if origin == Origin::Unsealed {
             return self.adopt_unbelievable("its seal is missing or wrong", now);
         }
@@ -215,11 +214,11 @@ impl TrackedKeys {
         now: Moment,
         events: &mut Vec<KeyEvent>,
     ) {
-        let listed = self.is_listed(kid, now);
+        let (listed, now) = (self.is_listed(kid, now), self.later_clock(now));
         let Some(own) = self.entries.get_mut(kid) else {
             return;
         };
-        let confirmed_at = stored.confirmed_at.min(now.wall);
+        let confirmed_at = stored.confirmed_at.min(now);
         if confirmed_at > own.record.confirmed_at {
             // Another replica saw the key at the hub later than this one.
             own.record.confirmed_at = confirmed_at;
@@ -237,7 +236,7 @@ impl TrackedKeys {
         }
         // The later time wins, so that replicas whose clocks differ agree. It does not change the
         // key's age, which this process counts itself.
-        if stored.published_at <= now.wall.saturating_add(MAX_CLOCK_SKEW).unwrap_or(now.wall) {
+        if stored.published_at <= now.saturating_add(MAX_CLOCK_SKEW).unwrap_or(now) {
             own.record.published_at = own.record.published_at.max(stored.published_at);
         }
     }
@@ -253,14 +252,15 @@ impl TrackedKeys {
     ) {
         let sealed = found.origin == Origin::Sealed;
         let not_before = found.earliest_publication();
-        let impossible = found.is_impossible(stored.published_at, now);
+        let recorded_at = self.later_clock(now);
+        let impossible = found.is_impossible(stored.published_at, recorded_at);
         if impossible {
             events.push(KeyEvent::RecordTampered(
                 "it gives a new key an impossible publication time",
             ));
         }
         let published_at = if impossible {
-            now.wall
+            recorded_at
         } else {
             stored.published_at
         };
@@ -271,10 +271,12 @@ impl TrackedKeys {
         let beaten = self.nothing_before && own.as_ref().is_some_and(|own| own.record.first);
         let first =
             stored.first && (found.before.is_none() || beaten || found.blank) && !impossible;
-        let age = Duration::try_from(now.wall.duration_since(published_at.max(not_before)))
-            .unwrap_or_default();
+        let age = self
+            .earlier_clock(now)
+            .duration_since(published_at.max(not_before));
+        let age = Duration::try_from(age).unwrap_or_default();
         let confirmed = self.listed.get(kid) == Some(&stored.key);
-        let confirmed_at = stored.confirmed_at.min(now.wall);
+        let confirmed_at = stored.confirmed_at.min(recorded_at);
         let record = KeyRecord {
             published_at,
             first,

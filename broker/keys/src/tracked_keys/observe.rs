@@ -109,9 +109,10 @@ impl TrackedKeys {
         candidates: &mut BTreeMap<(String, String), Candidate>,
         now: Moment,
     ) {
+        let confirmed_at = self.later_clock(now);
         if let Some(entry) = self.entries.get_mut(key.kid()) {
             entry.confirmed = true;
-            entry.record.confirmed_at = now.wall;
+            entry.record.confirmed_at = confirmed_at;
             entry.record.withdrawn_at = None;
             entry.missing_since = None;
             return;
@@ -166,14 +167,14 @@ impl TrackedKeys {
             .filter(|kid| !self.listed.contains_key(*kid))
             .cloned()
             .collect();
-        let ends_by = self.earlier_clock(now);
+        let (ends_by, recorded_at) = (self.earlier_clock(now), self.later_clock(now));
         for kid in gone {
             let Some(entry) = self.entries.get_mut(&kid) else {
                 continue;
             };
             let missing_since = *entry.missing_since.get_or_insert(now.mono);
             // Another replica may have seen the key at the hub more recently.
-            let unseen = Duration::try_from(now.wall.duration_since(entry.record.confirmed_at))
+            let unseen = Duration::try_from(ends_by.duration_since(entry.record.confirmed_at))
                 .unwrap_or_default();
             if entry.record.withdrawn_at.is_none()
                 && now.mono.saturating_sub(missing_since).min(unseen) < ABSENCE_BEFORE_WITHDRAWAL
@@ -181,12 +182,12 @@ impl TrackedKeys {
                 continue;
             }
             if entry.record.withdrawn_at.is_none() {
-                entry.record.withdrawn_at = Some(now.wall);
+                entry.record.withdrawn_at = Some(recorded_at);
                 events.push(KeyEvent::Withdrawn(kid.clone()));
             }
             if !entry.is_served(ends_by) {
                 self.entries.remove(&kid);
-                self.retired.insert(kid.clone(), now.wall);
+                self.retired.insert(kid.clone(), recorded_at);
                 events.push(KeyEvent::Retired(kid));
             }
         }

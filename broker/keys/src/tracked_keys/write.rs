@@ -59,7 +59,7 @@ impl TrackedKeys {
         {
             let mut record = entry.record.clone();
             if !entry.recorded {
-                record.published_at = now.wall;
+                record.published_at = self.later_clock(now);
             }
             journal.keys.insert(kid.clone(), record);
         }

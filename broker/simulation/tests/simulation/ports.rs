@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use crate::hub_keys::{HUB_KEYS, ISSUER, TokenSpec};
 use crate::mistake::Mistake;
 use crate::oracle::{self, IssuedToken};
+use crate::schedule::BROKEN_SEAL;
 use crate::world::{Link, World};
 
 /// The Secret of the key journal.
@@ -256,7 +257,15 @@ impl SecretStore for HubPort {
             };
             let asked = world.now();
             let outcome = self.0.call(&format!("get {name}"), work).await;
-            if is_journal && outcome.is_ok() {
+            // Without its seal, it tells a replica nothing.
+            let is_believed = |read: &Option<StoredSecret>| {
+                read.as_ref().is_none_or(|read| {
+                    read.data
+                        .get("seal")
+                        .is_none_or(|seal| **seal != *BROKEN_SEAL)
+                })
+            };
+            if is_journal && outcome.as_ref().is_ok_and(is_believed) {
                 world
                     .oracle
                     .lock()

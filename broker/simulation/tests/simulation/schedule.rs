@@ -43,6 +43,9 @@ pub(crate) struct Outcome {
     pub(crate) lines: Vec<String>,
 }
 
+/// What somebody writes in the place of the key journal's seal.
+pub(crate) const BROKEN_SEAL: &[u8] = b"no seal";
+
 type Replicas = Arc<Mutex<[Option<Replica>; REPLICAS]>>;
 
 /// Runs the schedule of a seed, in virtual time.
@@ -103,6 +106,7 @@ fn restart_replica(world: &Arc<World>, replicas: &Replicas, replica: usize, proc
     if let Some(running) = replicas.lock()[replica].take() {
         running.kill();
     }
+    world.correct_clock(replica);
     let (world, replicas) = (Arc::clone(world), Arc::clone(replicas));
     tokio::spawn(async move {
         sleep(RESTART_PAUSE).await;
@@ -213,7 +217,7 @@ fn recreate_account(world: &World, account: usize) {
 async fn break_seal(world: &World) {
     let name = ObjectName::new("keyferry-keys").unwrap();
     if let Ok(Some(StoredSecret { version, mut data })) = world.secrets.get(&name).await {
-        data.insert("seal".to_owned(), Zeroizing::new(b"no seal".to_vec()));
+        data.insert("seal".to_owned(), Zeroizing::new(BROKEN_SEAL.to_vec()));
         let _ = world.secrets.replace(&name, &version, &data).await;
     }
 }

@@ -22,6 +22,8 @@ use crate::plan::Event;
 
 /// The number of replicas.
 pub(crate) const REPLICAS: usize = 3;
+/// The most seconds that a clock is off at the start of a process.
+const SMALL_STEP: i64 = 60;
 /// How long a call waits for a hub that does not answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -172,6 +174,15 @@ impl World {
     /// Moves the wall clock of a replica.
     pub(crate) fn step_clock(&self, replica: usize, seconds: i64) {
         self.clock_offsets[replica].fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    /// Corrects a wall clock that is far off, as before a process starts: it believes the times in
+    /// the key journal once.
+    pub(crate) fn correct_clock(&self, replica: usize) {
+        let offset = &self.clock_offsets[replica];
+        if offset.load(Ordering::Relaxed).abs() > SMALL_STEP {
+            offset.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Whether the replica reaches the hub now.

@@ -182,3 +182,23 @@ fn replicas_whose_clocks_differ_agree_in_the_end() {
     }
     assert!(writes <= 2, "{writes} writes of what nobody changed");
 }
+
+/// Who starts believes the time in the journal, so it must not be that of a clock that jumped back.
+#[test]
+fn a_clock_that_jumps_back_dates_no_key_back() {
+    let (mut wrong, mut stored) = world_with_active_keys();
+    let half_a_day_back = |seconds: u64| Moment {
+        wall: at(seconds).wall - Duration::from_secs(43_200),
+        mono: at(seconds).mono,
+    };
+    wrong.apply_reading(&reading(&[&[Rs256, Es256]]), false, half_a_day_back(100));
+    wrong.publish_signing_key("ES256", half_a_day_back(100));
+    assert!(store(&mut wrong, &mut stored, half_a_day_back(101)));
+    let mut other = tracked(true);
+    other.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(110));
+    other.apply_reading(&reading(&[&[Rs256, Es256]]), false, at(110));
+    assert_eq!(
+        other.activation("ES256", at(110)),
+        KeyActivation::After(ACTIVATION_DELAY - Duration::from_secs(9))
+    );
+}
