@@ -70,13 +70,16 @@ impl ManagedIssuer {
         }
     }
 
+    /// Whether the keys were read at most `limit` before `now`; later, they may have been revoked.
+    fn was_read_within(&self, limit: Duration, now: Moment) -> bool {
+        self.read_at
+            .is_some_and(|at| now.mono.saturating_sub(at) <= limit)
+    }
+
     /// Returns the active signing key, if a recent reading found one.
     pub(crate) fn signing_key(&self, now: Moment) -> Result<Arc<SigningKey>, Reason> {
-        let fresh = self
-            .read_at
-            .is_some_and(|at| now.mono.saturating_sub(at) <= READING_GOOD_FOR);
         match (&self.signing, self.fault) {
-            (Some(key), _) if fresh => Ok(Arc::clone(key)),
+            (Some(key), _) if self.was_read_within(READING_GOOD_FOR, now) => Ok(Arc::clone(key)),
             (None, None) => Err(Reason::IssuerKeysSettling),
             (_, fault) => Err(fault.unwrap_or(Reason::HubUnreachable)),
         }

@@ -124,8 +124,8 @@ pub struct MintParts {
     /// The activation delay: how long a key must have been published before tokens that it signed
     /// are issued.
     pub activation_delay: Duration,
-    /// How long after the last reading of the key journal cached tokens are issued; at least
-    /// [`RECORD_PATIENCE`].
+    /// How long cached tokens are issued after the last reading of what can revoke their key: the key
+    /// journal, or a managed issuer's Secret. At least as long as new ones are minted.
     pub max_stale: Duration,
 }
 
@@ -189,7 +189,9 @@ impl Mint {
                 )
             }
             TokenIssuer::Keyferry => {
-                let (issuer, origin) = self.parts.own.holding_key(pair.target())?;
+                let parts = &self.parts;
+                let (issuer, origin) =
+                    parts.own.holding_key(pair.target(), parts.max_stale, now)?;
                 (MintKey::of(grant, issuer, Some(origin)), Gate::Managed)
             }
         };

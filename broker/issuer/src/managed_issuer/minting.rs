@@ -2,12 +2,15 @@
 //! like any minted one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keyferry_api::issuer::Issuer;
+use keyferry_api::moment::Moment;
 use keyferry_api::name::ObjectName;
 use keyferry_api::reason::Reason;
 use keyferry_core::authorise::Grant;
 use keyferry_keys::bound_token::{self, BoundToken, MintExpectation};
+use keyferry_keys::managed_issuer::READING_GOOD_FOR;
 
 use super::consent::inert_audience;
 use super::{HubsConsent, ManagedIssuer, ManagedIssuers, Signer};
@@ -38,11 +41,17 @@ impl OwnMint {
     }
 
     /// Returns the issuer of a target and the stored object of its keys: parts of the cache key for
-    /// its tokens.
+    /// its tokens. Cached ones are issued for `max_stale` after the last reading of the keys, and at
+    /// least as long as new ones are signed.
     ///
     /// # Errors
-    /// The reason why the issuer has no keys yet.
-    pub fn holding_key(&self, target: &ObjectName) -> Result<(Issuer, Arc<str>), Reason> {
+    /// The reason why the issuer has no keys yet, or why they cannot be read.
+    pub fn holding_key(
+        &self,
+        target: &ObjectName,
+        max_stale: Duration,
+        now: Moment,
+    ) -> Result<(Issuer, Arc<str>), Reason> {
         let own = self.issuers.get(target).ok_or(Reason::IssuerKeysSettling)?;
         let ManagedIssuer {
             issuer,
@@ -53,6 +62,9 @@ impl OwnMint {
         let origin = origin
             .clone()
             .ok_or(fault.unwrap_or(Reason::IssuerKeysSettling))?;
+        if !own.was_read_within(max_stale.max(READING_GOOD_FOR), now) {
+            return Err(fault.unwrap_or(Reason::HubUnreachable));
+        }
         Ok((issuer.clone(), origin))
     }
 

@@ -12,7 +12,7 @@ use super::*;
 use crate::audience_guard::AudienceGuard;
 use crate::managed_issuer::Signer;
 use crate::mint::{FromCache, Mint, MintParts};
-use crate::testing::{FakeClock, account_of};
+use crate::testing::{FakeClock, MAX_STALE, account_of};
 
 const NOTHING: Duration = Duration::ZERO;
 
@@ -41,7 +41,7 @@ fn mint(world: &SmallWorld, replica: &Replica) -> (Mint, Arc<LocalSigner>) {
         random,
         metrics: world.metrics.clone(),
         activation_delay: keyferry_api::lifetime::activation_delay(Duration::from_secs(60)),
-        max_stale: Duration::from_secs(300),
+        max_stale: MAX_STALE,
     });
     (mint, signer)
 }
@@ -199,6 +199,12 @@ async fn held_tokens_outlive_a_silent_hub_and_a_rotation_but_no_revocation() {
         mint.token(&fresh, NOTHING).await.unwrap_err().reason(),
         Reason::HubUnreachable,
         "nothing new is signed with what may be old"
+    );
+    world.clock.advance(MAX_STALE);
+    assert_eq!(
+        mint.token(&grant, NOTHING).await.unwrap_err().reason(),
+        Reason::HubUnreachable,
+        "the key may be revoked by now"
     );
     store.fail(None);
     store.edit(|object| object.request = Some("please".to_owned()));
