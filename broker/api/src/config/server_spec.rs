@@ -141,8 +141,9 @@ pub(super) struct ServerSpec {
     #[serde(default)]
     pub(super) metrics: MetricsSpec,
     /// How long Keyferry uses an earlier TokenReview or SubjectAccessReview while the hub does not
-    /// answer, and how long a watch of ServiceAccounts or Namespaces may fail before the token API
-    /// refuses requests.
+    /// answer, how long a watch of ServiceAccounts or Namespaces may fail before the token API
+    /// refuses requests, and how long cached tokens are issued after the last reading of the key
+    /// journal (at least 30s).
     #[schemars(transform = MAX_STALE_AUTHORIZATION.describe())]
     pub(super) max_stale_authorization: Option<String>,
     /// Whether callers' tokens of the hub must be bound to a Pod, which those of kubectl create token
