@@ -174,7 +174,7 @@ impl TrackedKeys {
             };
             let missing_since = *entry.missing_since.get_or_insert(now.mono);
             // Another replica may have seen the key at the hub more recently.
-            let unseen = Duration::try_from(ends_by.duration_since(entry.record.confirmed_at))
+            let unseen = Duration::try_from(recorded_at.duration_since(entry.record.confirmed_at))
                 .unwrap_or_default();
             if entry.record.withdrawn_at.is_none()
                 && now.mono.saturating_sub(missing_since).min(unseen) < ABSENCE_BEFORE_WITHDRAWAL

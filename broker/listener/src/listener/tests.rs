@@ -160,7 +160,7 @@ fn plain_of(bounds: Bounds) -> Stage {
     let metrics = Arc::<CountedMetrics>::default();
     let address = ([127, 0, 0, 1], 0).into();
     let listener = PlainListener::bind(address, bounds, Arc::clone(&metrics) as _).unwrap();
-    serving(listener, metrics)
+    serve_stage(listener, metrics)
 }
 
 /// A listener whose next request from here pauses its connection for as long as one may.
@@ -170,10 +170,10 @@ fn plain_above_the_rate() -> Stage {
     let listener = PlainListener::bind(address, Bounds::HEALTH, Arc::clone(&metrics) as _).unwrap();
     let here = Source::of_address(address.ip());
     while listener.gate.count_request(here) < MAX_PAUSE {}
-    serving(listener, metrics)
+    serve_stage(listener, metrics)
 }
 
-fn serving(listener: PlainListener, metrics: Arc<CountedMetrics>) -> Stage {
+fn serve_stage(listener: PlainListener, metrics: Arc<CountedMetrics>) -> Stage {
     let address = listener.socket.local_addr().unwrap();
     tokio::spawn(listener.serve(routes()));
     Stage {

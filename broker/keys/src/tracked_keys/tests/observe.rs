@@ -186,6 +186,25 @@ fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
     );
 }
 
+/// The monotonic clock stands still while a machine sleeps, and what the hub did meanwhile counts.
+#[test]
+fn after_a_sleep_a_key_is_withdrawn_as_soon_as_before() {
+    let (mut tracked, _) = world_with_active_keys();
+    tracked.note_signature("RS256", at(100).wall, at(100_000).wall);
+    let awake = |seconds: u64| Moment {
+        wall: at(seconds + 30_000).wall,
+        mono: at(seconds).mono,
+    };
+    tracked.apply_reading(&reading(&[&[Rs256, Es256]]), true, awake(100));
+    tracked.publish_signing_key("ES256", awake(100));
+    let without = reading(&[&[Es256]]);
+    assert_eq!(tracked.apply_reading(&without, true, awake(115)), vec![]);
+    assert_eq!(
+        tracked.apply_reading(&without, true, awake(175)),
+        vec![KeyEvent::Withdrawn("RS256".to_owned())]
+    );
+}
+
 #[test]
 fn behind_a_load_balancer_nothing_flaps() {
     let (mut tracked, _) = world_with_active_keys();
