@@ -268,9 +268,15 @@ impl Mint {
             }
             let Some(left) = self.time_until_active(key) else {
                 // The token no longer waits: another caller has just promoted it, perhaps at a time
-                // at which its key was not active here yet, or its key is gone.
+                // at which its key was not active here yet, or its key is gone, or the key journal
+                // has been unread for too long.
                 let promoted = self.promote_waiting(key, min_ttl)?;
-                return promoted.map(token).ok_or(Reason::KeyNotPublished.into());
+                let is_current = self.parts.publisher.is_current();
+                return promoted.map(token).ok_or(MintError::Refused(if is_current {
+                    Reason::KeyNotPublished
+                } else {
+                    Reason::KeyRecordUnread
+                }));
             };
             let waited = self.parts.clock.now().mono.saturating_sub(from.mono);
             if waited + left > ACTIVATION_PATIENCE {
