@@ -12,6 +12,7 @@ mod setup;
 mod slow_mint;
 mod stopped;
 mod two_hubs;
+mod unread_journal;
 mod watches;
 
 use keyferry_integration::runner::{BoxedSuite, Suite};
@@ -47,6 +48,10 @@ pub(crate) fn suite() -> BoxedSuite {
         .test(
             "a_lost_watch_alone_stops_nothing",
             watches::one_alone_stops_nothing,
+        )
+        .test(
+            "cached_tokens_end_while_the_key_journal_is_unread",
+            unread_journal::stops_cached_tokens_after_the_limit,
         )
         .test(
             "a_server_sends_to_its_proxy_what_is_for_the_hub",
