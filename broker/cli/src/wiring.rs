@@ -218,6 +218,7 @@ impl Server {
             handle.graceful_shutdown(Some(DRAIN_TIMEOUT));
         }
         while listeners.join_next().await.is_some() {}
+        shared.stop_tasks().await;
         outcome
     }
 }

@@ -21,6 +21,7 @@ pub const LEASE_TERM: Duration = Duration::from_secs(30);
 const LONGEST_TERM: Duration = Duration::from_secs(60);
 
 /// One replica's side of the Lease.
+#[derive(Clone)]
 pub struct LeaderLease {
     objects: Arc<dyn HubObjects>,
     namespace: Namespace,
@@ -30,7 +31,7 @@ pub struct LeaderLease {
 
 /// The last seen Lease of another holder, and since when, by this replica's own clock. The times in
 /// the Lease come from the holder's clock, which may differ.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct OtherHolder {
     last_change: Option<(LeaseSpec, Duration)>,
 }
@@ -66,28 +67,17 @@ impl LeaderLease {
         wall: Timestamp,
         mono: Duration,
     ) -> Result<Leader, HubError> {
-        let collection = format!(
-            "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
-            self.namespace
-        );
-        let path = format!("{collection}/{LEASE_NAME}");
-        let outcome = match self.objects.get(&path).await? {
+        let outcome = match self.read().await? {
             None => {
-                let lease = self.lease_object(None, wall);
-                self.objects.create_plain(&collection, &lease).await
+                let lease = lease_object(None, self.held_spec(wall));
+                self.objects.create_plain(&self.collection(), &lease).await
             }
-            Some(read) => {
-                let object =
-                    Lease::deserialize(read.value()).map_err(|_| HubError::Unreadable("Lease"))?;
-                let spec = object.spec.unwrap_or_default();
+            Some((spec, version)) => {
                 if let Some(leader) = self.other.current_leader(&self.holder, &spec, mono) {
                     return Ok(leader);
                 }
-                // Without a version, the write would be no compare-and-swap.
-                let version = object.metadata.resource_version;
-                let version = version.ok_or(HubError::Unreadable("Lease"))?;
-                let lease = self.lease_object(Some(version), wall);
-                self.objects.replace_plain(&path, &lease).await
+                let lease = lease_object(Some(version), self.held_spec(wall));
+                self.objects.replace_plain(&self.path(), &lease).await
             }
         };
         match outcome {
@@ -98,21 +88,64 @@ impl LeaderLease {
         }
     }
 
-    fn lease_object(&self, version: Option<String>, wall: Timestamp) -> Value {
-        json!(Lease {
-            metadata: ObjectMeta {
-                name: Some(LEASE_NAME.to_owned()),
-                resource_version: version,
-                ..ObjectMeta::default()
-            },
-            spec: Some(LeaseSpec {
-                holder_identity: Some(self.holder.clone()),
-                lease_duration_seconds: i32::try_from(LEASE_TERM.as_secs()).ok(),
-                renew_time: Some(MicroTime(wall)),
-                ..LeaseSpec::default()
-            }),
-        })
+    /// Gives the Lease back if this replica has it, so that the next leader need not wait for its
+    /// end. For a replica that stops: nothing of it may still act as the leader.
+    ///
+    /// # Errors
+    /// [`HubError`]; then the Lease may still be this replica's, until it ends.
+    pub async fn give_back(&self) -> Result<(), HubError> {
+        match self.read().await? {
+            Some((spec, version)) if spec.holder_identity.as_ref() == Some(&self.holder) => {
+                let free = LeaseSpec {
+                    holder_identity: None,
+                    ..spec
+                };
+                let lease = lease_object(Some(version), free);
+                self.objects.replace_plain(&self.path(), &lease).await
+            }
+            _ => Ok(()),
+        }
     }
+
+    /// Reads the Lease with its resourceVersion, without which a write would be no compare-and-swap.
+    async fn read(&self) -> Result<Option<(LeaseSpec, String)>, HubError> {
+        let Some(read) = self.objects.get(&self.path()).await? else {
+            return Ok(None);
+        };
+        let unreadable = || HubError::Unreadable("Lease");
+        let lease = Lease::deserialize(read.value()).map_err(|_| unreadable())?;
+        let version = lease.metadata.resource_version.ok_or_else(unreadable)?;
+        Ok(Some((lease.spec.unwrap_or_default(), version)))
+    }
+
+    fn held_spec(&self, wall: Timestamp) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(self.holder.clone()),
+            lease_duration_seconds: i32::try_from(LEASE_TERM.as_secs()).ok(),
+            renew_time: Some(MicroTime(wall)),
+            ..LeaseSpec::default()
+        }
+    }
+
+    fn collection(&self) -> String {
+        let namespace = &self.namespace;
+        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{LEASE_NAME}", self.collection())
+    }
+}
+
+fn lease_object(version: Option<String>, spec: LeaseSpec) -> Value {
+    json!(Lease {
+        metadata: ObjectMeta {
+            name: Some(LEASE_NAME.to_owned()),
+            resource_version: version,
+            ..ObjectMeta::default()
+        },
+        spec: Some(spec),
+    })
 }
 
 impl OtherHolder {
@@ -151,12 +184,16 @@ impl OtherHolder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
+    use jiff::Timestamp;
     use k8s_openapi::api::coordination::v1::LeaseSpec;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-    use super::{Leader, OtherHolder};
+    use super::{Leader, LeaderLease, OtherHolder};
+    use crate::ports::HubError;
+    use crate::testing::{Failing, FakeObjects};
 
     fn spec(holder: &str, term: Option<i32>, renewed: i64) -> LeaseSpec {
         let renew_time = jiff::Timestamp::from_second(renewed).ok().map(MicroTime);
@@ -195,6 +232,44 @@ mod tests {
             );
             assert_eq!(by(&mut other, 100 + taken_after, &lease), None, "{term:?}");
         }
+    }
+
+    fn replica(objects: &Arc<FakeObjects>, holder: &str) -> LeaderLease {
+        let namespace = "keyferry-system".to_owned().try_into().unwrap();
+        LeaderLease::new(Arc::clone(objects) as _, namespace, holder.to_owned())
+    }
+
+    async fn leader_at(lease: &mut LeaderLease, seconds: u64) -> Leader {
+        let wall = Timestamp::from_second(1_800_000_000).unwrap();
+        let mono = Duration::from_secs(seconds);
+        lease.take_or_renew(wall, mono).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_given_back_is_taken_at_once() {
+        let objects = Arc::<FakeObjects>::default();
+        let (mut first, mut second) = (replica(&objects, "first"), replica(&objects, "second"));
+        assert_eq!(leader_at(&mut first, 0).await, Leader::This);
+        assert_eq!(leader_at(&mut second, 1).await, Leader::Unseen);
+        first.give_back().await.unwrap();
+        assert_eq!(leader_at(&mut second, 2).await, Leader::This);
+        assert_eq!(leader_at(&mut first, 3).await, Leader::Unseen);
+    }
+
+    #[tokio::test]
+    async fn the_lease_of_another_holder_is_not_given_back() {
+        let objects = Arc::<FakeObjects>::default();
+        let (first, mut second) = (replica(&objects, "first"), replica(&objects, "second"));
+        first.give_back().await.unwrap();
+        assert_eq!(leader_at(&mut second, 0).await, Leader::This);
+        let held = objects.all("leases");
+        first.give_back().await.unwrap();
+        assert_eq!(objects.all("leases"), held);
+        // A write of its own arrives late, or another replica has just taken it.
+        objects.fail(Some(Failing::ConflictAt(1)));
+        let refused = second.give_back().await;
+        assert!(matches!(refused, Err(HubError::Conflict(_))), "{refused:?}");
+        assert_eq!(objects.all("leases"), held);
     }
 
     #[test]

@@ -230,7 +230,7 @@ mod journal {
 
 mod lease {
     //! Replicas take and renew one Lease. A call takes time, its answer too, and the holder counts
-    //! its term from before the call.
+    //! its term from before the call. One that stops gives the Lease back.
 
     use super::{REPLICAS, explore};
 
@@ -247,12 +247,15 @@ mod lease {
         compares: bool,
         /// Whether the term counts from before the call, or from its answer.
         counts_from_call: bool,
+        /// Whether a replica that stops ends its lead before it gives the Lease back.
+        ends_first: bool,
     }
 
     const REAL: Rules = Rules {
         wait: TERM,
         compares: true,
         counts_from_call: true,
+        ends_first: true,
     };
 
     /// A call that is under way.
@@ -271,6 +274,8 @@ mod lease {
         leads_for: u8,
         /// For how long it has seen the Lease as it is.
         seen_for: Option<u8>,
+        /// Whether it has stopped. What it had sent may still arrive.
+        has_stopped: bool,
     }
 
     #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -317,13 +322,7 @@ mod lease {
                 next.replicas[index].call = None;
                 return Some(next);
             }
-            next.holder = Some(index);
-            for replica in &mut next.replicas {
-                replica.seen_for = None;
-                if let Some(call) = &mut replica.call {
-                    call.is_current = false;
-                }
-            }
+            next.set_holder(Some(index));
             next.replicas[index].call = Some(Call {
                 is_written: true,
                 ..call
@@ -331,20 +330,49 @@ mod lease {
             Some(next)
         }
 
+        fn set_holder(&mut self, holder: Option<usize>) {
+            self.holder = holder;
+            for replica in &mut self.replicas {
+                replica.seen_for = None;
+                if let Some(call) = &mut replica.call {
+                    call.is_current = false;
+                }
+            }
+        }
+
+        /// The replica stops, and gives the Lease back by a write that needs the version that it has
+        /// just read.
+        fn stop(&self, index: usize, rules: Rules) -> Self {
+            let mut next = self.clone();
+            next.replicas[index].has_stopped = true;
+            if rules.ends_first {
+                next.replicas[index].leads_for = 0;
+            }
+            if self.holder == Some(index) {
+                next.set_holder(None);
+            }
+            next
+        }
+
         fn answer_call(&self, index: usize, rules: Rules) -> Option<Self> {
             let call = self.replicas[index].call.filter(|call| call.is_written)?;
             let mut next = self.clone();
             let passed = if rules.counts_from_call { call.age } else { 0 };
-            next.replicas[index].leads_for = TERM.saturating_sub(passed);
             next.replicas[index].call = None;
+            if !self.replicas[index].has_stopped {
+                next.replicas[index].leads_for = TERM.saturating_sub(passed);
+            }
             Some(next)
         }
 
         fn successors(&self, rules: Rules) -> Vec<Self> {
             let mut all = vec![self.tick()];
             for index in 0..REPLICAS {
-                if self.replicas[index].call.is_none() {
-                    all.push(self.read(index, rules));
+                if !self.replicas[index].has_stopped {
+                    all.push(self.stop(index, rules));
+                    if self.replicas[index].call.is_none() {
+                        all.push(self.read(index, rules));
+                    }
                 }
                 all.extend(self.write(index, rules));
                 all.extend(self.answer_call(index, rules));
@@ -386,6 +414,10 @@ mod lease {
             },
             Rules {
                 counts_from_call: false,
+                ..REAL
+            },
+            Rules {
+                ends_first: false,
                 ..REAL
             },
         ] {

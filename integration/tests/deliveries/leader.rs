@@ -287,9 +287,10 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
         "nothing comes back"
     );
     assert_eq!(tenant.written()?, before, "the late one wrote nothing");
-    // Stop the other replica: the first one leads again.
+    // The other replica stops and gives the Lease back, so the first one leads when it looks again,
+    // which it does every 10 s. A Lease that is not given back lasts for 30 s more.
     second.into_process().stop().await?;
-    let limit = Instant::now() + Duration::from_secs(75);
+    let limit = Instant::now() + Duration::from_secs(20);
     while holder(&world).await? != first {
         assert!(
             Instant::now() < limit,
@@ -300,12 +301,11 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
     Ok(())
 }
 
+/// Returns the name of the leader, which is empty after a leader has given the Lease back.
 pub(crate) async fn holder(world: &OnHub) -> Result<String, TestError> {
     let lease: Value = world.hub.admin().get(LEASE).await?;
-    Ok(lease["spec"]["holderIdentity"]
-        .as_str()
-        .ok_or("the Lease has no holder")?
-        .to_owned())
+    let holder = lease["spec"]["holderIdentity"].as_str();
+    Ok(holder.unwrap_or_default().to_owned())
 }
 
 async fn until_logged(world: &OnHub, text: &str) -> TestResult {

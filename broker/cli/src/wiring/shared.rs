@@ -15,6 +15,7 @@ use keyferry_core::target_address::AddressRules;
 use keyferry_hub::client::HubClient;
 use keyferry_hub::hub_networks::KubeHubNetworks;
 use keyferry_hub::leadership::LeadershipReader;
+use keyferry_hub::lease::LeaderLease;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::ports::Hub;
 use keyferry_hub::targets::TargetReader;
@@ -50,6 +51,9 @@ use super::{ServeError, ServeOptions};
 
 /// How long a start waits for the first check of the key sets of managed issuers.
 const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a leader that stops tries to give its Lease back. Without that, the next one waits for
+/// the Lease's end.
+const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) struct Shared {
     pub(super) live: Arc<LiveObjects>,
@@ -60,7 +64,7 @@ pub(super) struct Shared {
     pub(super) managed_issuers: ManagedIssuers,
     own_keys: OwnKeys,
     guard: AudienceGuard,
-    leadership: LeadershipReader,
+    leadership: OwnLeadership,
     objects: Option<OnHub>,
     client: HubClient,
     server: ServerConfiguration,
@@ -82,6 +86,12 @@ struct OwnKeys {
     may_write: Arc<AtomicBool>,
     /// `None` if managed issuers are not enabled.
     first_check: Option<watch_channel::Receiver<bool>>,
+}
+
+/// Whether this replica leads, and the Lease by which it does.
+struct OwnLeadership {
+    reader: LeadershipReader,
+    lease: LeaderLease,
 }
 
 impl Shared {
@@ -246,6 +256,21 @@ impl Shared {
             Arc::clone(&self.live),
         ));
         Ok(broker)
+    }
+
+    /// Ends all tasks; if this replica leads, it gives the Lease back after that.
+    pub(super) async fn stop_tasks(mut self) {
+        let OwnLeadership { reader, lease } = self.leadership;
+        let leads = reader.leads(self.clock.now());
+        self.background.shutdown().await;
+        if !leads {
+            return;
+        }
+        match tokio::time::timeout(GIVE_BACK_TIMEOUT, lease.give_back()).await {
+            Ok(Ok(())) => tracing::info!("gave the Lease back"),
+            Ok(Err(error)) => tracing::warn!(%error, "the Lease was not given back; it ends soon"),
+            Err(_) => tracing::warn!("the Lease was not given back in time; it ends soon"),
+        }
     }
 }
 

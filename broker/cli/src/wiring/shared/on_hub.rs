@@ -136,7 +136,7 @@ impl Shared {
             author_policy: author.reader(),
             objects: Arc::new(KubeObjects::new(self.client.clone())),
             probe: Arc::new(HttpsProbe::new(self.address_guard())),
-            leadership: self.leadership.clone(),
+            leadership: self.leadership.reader.clone(),
             clock: Arc::clone(&self.clock),
             random: Arc::new(SystemRandomness::default()),
             metrics: self.metrics.clone(),

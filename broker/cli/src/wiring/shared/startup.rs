@@ -18,7 +18,7 @@ use keyferry_hub::issuer_documents::KubeIssuerDocuments;
 use keyferry_hub::issuer_keys::KubeIssuerKeys;
 use keyferry_hub::key_record_store::KeyRecordStore;
 use keyferry_hub::kube_hub::KubeHub;
-use keyferry_hub::leadership::{LeadershipReader, LeadershipWriter};
+use keyferry_hub::leadership::LeadershipWriter;
 use keyferry_hub::lease::LeaderLease;
 use keyferry_hub::live::LiveObjects;
 use keyferry_hub::object_store::{Faults, ObjectStore};
@@ -43,7 +43,7 @@ use tokio::task::JoinSet;
 
 use super::inputs::{self, InputSources};
 use super::on_hub::OnHub;
-use super::{OwnKeys, ServeError, ServeOptions};
+use super::{OwnKeys, OwnLeadership, ServeError, ServeOptions};
 
 /// What the tasks share while they are started.
 pub(super) struct Startup<'a> {
@@ -135,7 +135,7 @@ impl<'a> Startup<'a> {
 
     /// Starts to follow the hub's keys and the key journal, and to take part in the election of the
     /// leader, which writes the journal.
-    pub(super) fn start_key_tasks(&mut self, publisher: &Publisher) -> LeadershipReader {
+    pub(super) fn start_key_tasks(&mut self, publisher: &Publisher) -> OwnLeadership {
         self.background
             .spawn(key_records::run_key_journal_sync(publisher.clone()));
         let leadership = LeadershipWriter::default();
@@ -146,7 +146,7 @@ impl<'a> Startup<'a> {
             self.random.request_id().to_string(),
         );
         self.background.spawn(run_leader_election(
-            lease,
+            lease.clone(),
             publisher.clone(),
             leadership,
             self.clock(),
@@ -158,7 +158,7 @@ impl<'a> Startup<'a> {
             self.metrics.clone(),
             self.reload_signal(),
         ));
-        reader
+        OwnLeadership { reader, lease }
     }
 
     /// Starts to read the CA certificates of the targets.
