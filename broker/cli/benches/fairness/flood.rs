@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::cpu_share::CpuShare;
+use crate::harness::stage::client_builder;
 use crate::harness::tls_connection::{self, TlsConnection};
 use crate::harness::window::BEGINS;
 use crate::harness::{Outcome, load_process, process};
@@ -32,6 +33,8 @@ const SOURCES: [Ipv4Addr; 4] = [
     Ipv4Addr::new(127, 0, 0, 4),
     Ipv4Addr::new(127, 0, 0, 5),
 ];
+/// As many streams as a connection of the token API may have.
+const STREAMS: usize = 32;
 /// The pause of a slow body after each byte.
 const SLOW_PAUSE: Duration = Duration::from_secs(1);
 
@@ -44,10 +47,14 @@ pub enum Way {
     FreshRequests,
     /// Sends many requests together, reads the answers, and connects again.
     Together,
+    /// Sends requests by HTTP/2, as many at once as a connection may have.
+    Streams,
     /// Sends the head of the request, and then a byte of its body a second.
     SlowBodies,
     /// Completes a TLS handshake, closes and connects again.
     Handshakes,
+    /// Sends nothing, and uses the cores all the same.
+    Computation,
 }
 
 /// The settings of a flood.
@@ -141,15 +148,51 @@ impl Flooder {
 
     /// One connection at a time, for ever.
     async fn run_connection(&self, source: Ipv4Addr) -> Outcome<()> {
+        match self.flood.way {
+            Way::Streams => return self.run_streams(source).await,
+            Way::Computation => return self.compute().await,
+            _ => {}
+        }
         loop {
             let connection = self.open(source).await?;
             match self.flood.way {
                 Way::Requests | Way::FreshRequests => self.send_requests(connection).await?,
                 Way::Together => self.send_together(connection).await?,
                 Way::SlowBodies => self.send_slowly(connection).await?,
-                Way::Handshakes => self.count(true),
+                Way::Handshakes | Way::Streams | Way::Computation => self.count(true),
             }
         }
+    }
+
+    /// Uses the cores as long as a flood may, without a connection.
+    async fn compute(&self) -> Outcome<()> {
+        loop {
+            self.share.wait().await?;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// One connection by HTTP/2 at a time, which sends the first request on each stream.
+    async fn run_streams(&self, source: Ipv4Addr) -> Outcome<()> {
+        let client = client_builder(&self.flood.ca_pem)?
+            .local_address(IpAddr::from(source))
+            .http2_prior_knowledge()
+            .build()?;
+        let url = format!("https://{}/v1/token", self.flood.address);
+        let request = self.requests.borrow().front().cloned();
+        let request = request.ok_or("the flood has no request")?;
+        let (_, form) = request.split_once("\r\n\r\n").ok_or("no body")?;
+        let stream = async || -> Outcome<()> {
+            loop {
+                self.share.wait().await?;
+                // Without an answer, the server has ended the connection.
+                if let Ok(answer) = client.post(&url).body(form.to_owned()).send().await {
+                    self.count(answer.status() == 200);
+                }
+            }
+        };
+        let streams = (0..STREAMS).map(|_| stream());
+        futures::future::try_join_all(streams).await.map(drop)
     }
 
     /// Opens a connection. One that the server ends in its handshake counts as refused.

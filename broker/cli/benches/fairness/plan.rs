@@ -12,7 +12,7 @@ use crate::harness::stage::{SELF, TENANT, exchange_request};
 /// More than refusals are delayed at once, so that some are answered at once.
 const CONNECTIONS: usize = 512;
 /// Almost as many as four addresses may have.
-const SLOW_CONNECTIONS: usize = 1000;
+const MOST_CONNECTIONS: usize = 1000;
 /// As many of the shortest requests as one read of the server takes.
 const TOGETHER: usize = 300;
 /// Different tokens, so that no two of them share one check.
@@ -53,9 +53,16 @@ impl Plan {
     };
 }
 
-/// All floods, and first a row without one. It shows how much two windows differ by themselves.
-pub static PLANS: [Plan; 12] = [
+/// All floods, and first two rows without one. They show how much two windows differ by themselves,
+/// and what the program that sends a flood costs the cores that it shares.
+pub static PLANS: [Plan; 14] = [
     Plan::NONE,
+    Plan {
+        name: "no flood, but its half a core",
+        way: Some(Way::Computation),
+        connections: 1,
+        ..Plan::NONE
+    },
     Plan {
         name: "anonymous: malformed requests",
         requests: |_| Ok(vec![exchange_request("grant_type=none")]),
@@ -73,6 +80,13 @@ pub static PLANS: [Plan; 12] = [
         ..Plan::REFUSED
     },
     Plan {
+        name: "anonymous: malformed requests by HTTP/2",
+        way: Some(Way::Streams),
+        connections: MOST_CONNECTIONS,
+        requests: |_| Ok(vec![exchange_request("grant_type=none")]),
+        ..Plan::REFUSED
+    },
+    Plan {
         name: "anonymous: bad signatures",
         requests: |stage| forged(stage, |_, token| token.spoil_signature()),
         ..Plan::REFUSED
@@ -85,7 +99,7 @@ pub static PLANS: [Plan; 12] = [
     Plan {
         name: "anonymous: slow bodies (bytes)",
         way: Some(Way::SlowBodies),
-        connections: SLOW_CONNECTIONS,
+        connections: MOST_CONNECTIONS,
         requests: |stage| Ok(vec![stage.exchange(FLOODER)?]),
         ..Plan::GRANTED
     },

@@ -312,10 +312,14 @@ pub async fn exchange(client: &reqwest::Client, url: &str, form: String) -> Outc
 
 /// A client that trusts this CA alone.
 pub fn client(ca_pem: &str) -> Outcome<reqwest::Client> {
+    Ok(client_builder(ca_pem)?.build()?)
+}
+
+/// The beginning of a client that trusts this CA alone.
+pub fn client_builder(ca_pem: &str) -> Outcome<reqwest::ClientBuilder> {
     let certificate = reqwest::Certificate::from_pem(ca_pem.as_bytes())?;
     Ok(reqwest::Client::builder()
         .tls_certs_only([certificate])
         .no_proxy()
-        .timeout(Duration::from_secs(30))
-        .build()?)
+        .timeout(Duration::from_secs(30)))
 }
