@@ -10,11 +10,15 @@ use keyferry_api::reason::Reason;
 use keyferry_core::authorise;
 
 use keyferry_api::moment::Moment;
+use keyferry_hub::key_record_store::KeyRecordStore;
+use keyferry_hub::testing::MemorySecrets;
 use keyferry_platform::clock::Clock;
+use keyferry_platform::random::SystemRandomness;
 use parking_lot::Mutex;
 
 use super::cache::MintKey;
 use super::{FromCache, Mint, MintError, MintParts};
+use crate::publication::KeyRecords;
 use crate::testing::{FakeClock, SmallWorld};
 
 const NOTHING: Duration = Duration::ZERO;
@@ -160,9 +164,12 @@ impl Clock for InterruptedClock {
     }
 }
 
-#[tokio::test]
-async fn a_token_that_another_caller_promotes_a_moment_later_is_issued() {
-    let world = SmallWorld::start().await;
+/// A mint with a waiting token and its key, for a caller that begins to wait a moment before another
+/// one promotes it. By then the key journal has not been read for the whole activation delay.
+async fn mint_with_waiting_token(
+    world: &SmallWorld,
+    max_stale: Duration,
+) -> (Mint, MintKey, String) {
     let deploy = world.grant("tenant-a/deploy");
     world.mint.token(&deploy, NOTHING).await.unwrap();
     let (grant, kid) = (
@@ -200,12 +207,30 @@ async fn a_token_that_another_caller_promotes_a_moment_later_is_issued() {
             random: Arc::clone(&parts.random),
             metrics: parts.metrics.clone(),
             activation_delay: ACTIVATION_DELAY,
-            max_stale: parts.max_stale,
+            max_stale,
         }),
         ..world.mint.clone()
     };
+    (mint, key, kid)
+}
+
+#[tokio::test]
+async fn a_token_that_another_caller_promotes_a_moment_later_is_issued() {
+    let world = SmallWorld::start().await;
+    let max_stale = world.mint.parts.max_stale;
+    let (mint, key, kid) = mint_with_waiting_token(&world, max_stale).await;
     let minted = mint.wait_until_active(&key, NOTHING).await.unwrap();
     assert_eq!(minted.token.kid(), kid);
+}
+
+#[tokio::test]
+async fn who_waits_while_the_key_journal_is_unread_is_told_so() {
+    let secrets = Arc::<MemorySecrets>::default();
+    let store = KeyRecordStore::new(secrets, Arc::new(SystemRandomness::default()));
+    let world = SmallWorld::start_with(KeyRecords::shared(store)).await;
+    let (mint, key, _) = mint_with_waiting_token(&world, NOTHING).await;
+    let refused = mint.wait_until_active(&key, NOTHING).await.unwrap_err();
+    assert_eq!(refused.reason(), Reason::KeyRecordUnread);
 }
 
 #[tokio::test]
