@@ -61,6 +61,8 @@ pub struct TrackedKeys {
     knows_record: bool,
     /// When the shared journal was last read.
     read_at: Option<Moment>,
+    /// Since when a shared journal that was there is gone or not believed, on the monotonic clock.
+    lost_since: Option<Duration>,
     /// Whether the shared journal is known to have been absent, so that the first set seen is the
     /// first one published.
     nothing_before: bool,
@@ -153,6 +155,7 @@ impl TrackedKeys {
             sequence: 0,
             knows_record: !shared,
             read_at: None,
+            lost_since: None,
             nothing_before: !shared,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use keyferry_api::moment::Moment;
 
-use super::{Entry, KeyEvent, TrackedKeys};
+use super::{Entry, KeyEvent, RECORD_PATIENCE, TrackedKeys};
 use crate::key_journal::{KeyJournal, KeyRecord};
 
 /// Where a key journal was read.
@@ -69,14 +69,16 @@ impl TrackedKeys {
     /// At the first reading this means that no key was ever published. Later it is an alarm if the
     /// journal had a key.
     pub fn adopt_none(&mut self, now: Moment) -> Vec<KeyEvent> {
-        if self.read_at.replace(now).is_some() {
+        if self.read_at.is_some() {
             let known = self.entries.values().any(|entry| entry.recorded);
-            return if known {
-                vec![KeyEvent::RecordTampered("it is gone")]
-            } else {
-                Vec::new()
-            };
+            if known {
+                return self.adopt_unbelievable("it is gone", now);
+            }
+            self.read_at = Some(now);
+            return Vec::new();
         }
+        self.read_at = Some(now);
+        self.lost_since = None;
         self.knows_record = true;
         self.nothing_before = self.sequence == 0 && self.revoked.is_empty();
         let nothing_before = self.nothing_before;
@@ -91,10 +93,13 @@ impl TrackedKeys {
         self.adopt_unbelievable("it cannot be read", now)
     }
 
-    /// Rejects a journal. A process that has read a valid one before rewrites it. Any other process
-    /// does not know which keys are revoked, so it waits for one that does.
+    /// Rejects a journal. A process that has read a valid one lately rewrites it. One that has read
+    /// none does not know which keys are revoked, so it waits for one that does. So does one that
+    /// read it long ago, but only for a while: perhaps no other process has read it since.
     fn adopt_unbelievable(&mut self, why: &'static str, now: Moment) -> Vec<KeyEvent> {
-        if self.knows_record {
+        let since = *self.lost_since.get_or_insert(now.mono);
+        let has_waited = now.mono.saturating_sub(since) > RECORD_PATIENCE;
+        if self.knows_record && (has_waited || self.is_current(now)) {
             self.read_at = Some(now);
         }
         vec![KeyEvent::RecordTampered(why)]
@@ -114,6 +119,7 @@ impl TrackedKeys {
         }
         if origin == Origin::Sealed {
             self.read_at = Some(now);
+            self.lost_since = None;
             self.knows_record = true;
         }
         // Revocations apply even if the rest of the journal is rejected.

@@ -46,7 +46,8 @@ impl TrackedKeys {
     /// The journal to write, or `None` if no write is needed.
     ///
     /// No write is needed if `stored` is good enough to keep. Nothing can be written before the
-    /// journal is known, or while there is nothing to record.
+    /// journal is known, while there is nothing to record, or in the place of a journal that is gone
+    /// or not believed by a process that has not read it lately.
     pub fn draft_journal(&self, stored: Option<&KeyJournal>, now: Moment) -> Option<Draft> {
         let mut journal = KeyJournal::empty(self.issuer.clone());
         journal.revoked.clone_from(&self.revoked);
@@ -64,6 +65,10 @@ impl TrackedKeys {
             journal.keys.insert(kid.clone(), record);
         }
         if !self.knows_record || journal.keys.is_empty() && journal.revoked.is_empty() {
+            return None;
+        }
+        // It would lack what others have written since.
+        if self.lost_since.is_some() && !self.is_current(now) {
             return None;
         }
         let last_sequence = stored
@@ -94,6 +99,7 @@ impl TrackedKeys {
     pub fn note_written(&mut self, draft: &Draft, now: Moment) {
         self.sequence = self.sequence.max(draft.journal.sequence);
         self.read_at = Some(now);
+        self.lost_since = None;
         self.retired
             .retain(|kid, _| draft.journal.keys.contains_key(kid));
         for (kid, record) in &draft.journal.keys {

@@ -106,12 +106,12 @@ fn restart_replica(world: &Arc<World>, replicas: &Replicas, replica: usize, proc
     if let Some(running) = replicas.lock()[replica].take() {
         running.kill();
     }
-    world.correct_clock(replica);
     let (world, replicas) = (Arc::clone(world), Arc::clone(replicas));
     tokio::spawn(async move {
         sleep(RESTART_PAUSE).await;
         let slot = &mut replicas.lock()[replica];
         if slot.is_none() {
+            world.correct_clock(replica);
             *slot = Some(Replica::start(&world, replica, process));
         }
     });

@@ -113,12 +113,12 @@ fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
 fn a_deleted_record_is_written_again_and_deactivates_no_key() {
     let (mut tracked, _) = world_with_active_keys();
     assert_eq!(
-        tracked.adopt_none(at(50)),
+        tracked.adopt_none(at(20)),
         vec![KeyEvent::RecordTampered("it is gone")]
     );
-    assert_eq!(tracked.activation("RS256", at(50)), KeyActivation::Active);
+    assert_eq!(tracked.activation("RS256", at(20)), KeyActivation::Active);
     let mut stored = None;
-    assert!(store(&mut tracked, &mut stored, at(51)));
+    assert!(store(&mut tracked, &mut stored, at(21)));
     assert_eq!(stored.unwrap().keys["RS256"].published_at, at(1).wall);
 }
 

@@ -202,3 +202,38 @@ fn a_clock_that_jumps_back_dates_no_key_back() {
         KeyActivation::After(ACTIVATION_DELAY - Duration::from_secs(9))
     );
 }
+
+#[test]
+fn who_read_the_record_long_ago_does_not_rewrite_it_before_others_could() {
+    let (mut one, mut stored) = world_with_active_keys();
+    let mut two = tracked(true);
+    two.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(50));
+    one.apply_reading(&reading(&[&[Rs256, Es256]]), true, at(60));
+    one.publish_signing_key("ES256", at(60));
+    store(&mut one, &mut stored, at(60));
+
+    // What the second one would write lacks a key that is about to sign.
+    let broken = stored.clone().unwrap();
+    two.adopt_journal(&broken, Origin::Unsealed, at(81));
+    assert!(!two.is_current(at(81)));
+    assert_eq!(two.draft_journal(None, at(81)), None);
+    one.adopt_journal(&broken, Origin::Unsealed, at(82));
+    stored = None;
+    assert!(store(&mut one, &mut stored, at(82)));
+    two.adopt_journal(stored.as_ref().unwrap(), Origin::Sealed, at(83));
+    assert_eq!(kids(&two, at(83)), ["ES256", "RS256"]);
+
+    // Nobody else has rewritten it, or restored it after somebody deleted it.
+    let mut gone = two.clone();
+    two.adopt_journal(&broken, Origin::Unsealed, at(114));
+    gone.adopt_none(at(114));
+    for waiting in [&mut two, &mut gone] {
+        assert_eq!(waiting.draft_journal(None, at(114)), None);
+    }
+    two.adopt_journal(&broken, Origin::Unsealed, at(145));
+    gone.adopt_none(at(145));
+    for waiting in [&mut two, &mut gone] {
+        assert!(waiting.is_current(at(145)));
+        assert!(waiting.draft_journal(None, at(145)).is_some());
+    }
+}
