@@ -40,7 +40,7 @@ pub enum RecordError {
     /// The key journal has no valid seal, and this process cannot rewrite it.
     #[error(
         "reading the key journal, Secret {JOURNAL_SECRET}: its seal is missing or wrong; a running \
-         Keyferry rewrites it within 10 s"
+         Keyferry rewrites it within 10 s, or within a minute after an outage of the hub"
     )]
     NotBelieved,
     /// The new key journal could not be read back, so the stored one was kept.

@@ -70,14 +70,14 @@ impl LeaderLease {
         let outcome = match self.read().await? {
             None => {
                 let lease = lease_object(None, self.held_spec(wall));
-                self.objects.create_plain(&self.collection(), &lease).await
+                self.objects.create_plain(&self.leases_path(), &lease).await
             }
             Some((spec, version)) => {
                 if let Some(leader) = self.other.current_leader(&self.holder, &spec, mono) {
                     return Ok(leader);
                 }
                 let lease = lease_object(Some(version), self.held_spec(wall));
-                self.objects.replace_plain(&self.path(), &lease).await
+                self.objects.replace_plain(&self.lease_path(), &lease).await
             }
         };
         match outcome {
@@ -101,7 +101,7 @@ impl LeaderLease {
                     ..spec
                 };
                 let lease = lease_object(Some(version), free);
-                self.objects.replace_plain(&self.path(), &lease).await
+                self.objects.replace_plain(&self.lease_path(), &lease).await
             }
             _ => Ok(()),
         }
@@ -109,7 +109,7 @@ impl LeaderLease {
 
     /// Reads the Lease with its resourceVersion, without which a write would be no compare-and-swap.
     async fn read(&self) -> Result<Option<(LeaseSpec, String)>, HubError> {
-        let Some(read) = self.objects.get(&self.path()).await? else {
+        let Some(read) = self.objects.get(&self.lease_path()).await? else {
             return Ok(None);
         };
         let unreadable = || HubError::Unreadable("Lease");
@@ -127,13 +127,13 @@ impl LeaderLease {
         }
     }
 
-    fn collection(&self) -> String {
+    fn leases_path(&self) -> String {
         let namespace = &self.namespace;
         format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
     }
 
-    fn path(&self) -> String {
-        format!("{}/{LEASE_NAME}", self.collection())
+    fn lease_path(&self) -> String {
+        format!("{}/{LEASE_NAME}", self.leases_path())
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    fn replica(objects: &Arc<FakeObjects>, holder: &str) -> LeaderLease {
+    fn lease_of(objects: &Arc<FakeObjects>, holder: &str) -> LeaderLease {
         let namespace = "keyferry-system".to_owned().try_into().unwrap();
         LeaderLease::new(Arc::clone(objects) as _, namespace, holder.to_owned())
     }
@@ -248,7 +248,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_given_back_is_taken_at_once() {
         let objects = Arc::<FakeObjects>::default();
-        let (mut first, mut second) = (replica(&objects, "first"), replica(&objects, "second"));
+        let (mut first, mut second) = (lease_of(&objects, "first"), lease_of(&objects, "second"));
         assert_eq!(leader_at(&mut first, 0).await, Leader::This);
         assert_eq!(leader_at(&mut second, 1).await, Leader::Unseen);
         first.give_back().await.unwrap();
@@ -259,7 +259,7 @@ mod tests {
     #[tokio::test]
     async fn the_lease_of_another_holder_is_not_given_back() {
         let objects = Arc::<FakeObjects>::default();
-        let (first, mut second) = (replica(&objects, "first"), replica(&objects, "second"));
+        let (first, mut second) = (lease_of(&objects, "first"), lease_of(&objects, "second"));
         first.give_back().await.unwrap();
         assert_eq!(leader_at(&mut second, 0).await, Leader::This);
         let held = objects.all("leases");

@@ -19,8 +19,8 @@ use super::rendered::charted;
 use super::setup::{Hubs, NAMESPACE, kubectl, values};
 
 const SOON: Duration = Duration::from_secs(30);
-/// The process before this one on the same hub keeps its Lease for 30 s after it has stopped, and
-/// this one looks at the Lease every 10 s.
+/// A process before this one on the same hub that was killed keeps its Lease for 30 s, and this one
+/// looks at the Lease every 10 s.
 const LEADS_WITHIN: Duration = Duration::from_secs(90);
 const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";
 const METADATA: &str = "/.well-known/openid-configuration";

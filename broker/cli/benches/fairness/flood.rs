@@ -148,24 +148,25 @@ impl Flooder {
 
     /// One connection at a time, for ever.
     async fn run_connection(&self, source: Ipv4Addr) -> Outcome<()> {
-        match self.flood.way {
-            Way::Streams => return self.run_streams(source).await,
-            Way::Computation => return self.compute().await,
-            _ => {}
-        }
         loop {
-            let connection = self.open(source).await?;
             match self.flood.way {
-                Way::Requests | Way::FreshRequests => self.send_requests(connection).await?,
-                Way::Together => self.send_together(connection).await?,
-                Way::SlowBodies => self.send_slowly(connection).await?,
-                Way::Handshakes | Way::Streams | Way::Computation => self.count(true),
+                Way::Requests | Way::FreshRequests => {
+                    self.send_requests(self.open(source).await?).await?;
+                }
+                Way::Together => self.send_together(self.open(source).await?).await?,
+                Way::SlowBodies => self.send_slowly(self.open(source).await?).await?,
+                Way::Handshakes => {
+                    self.open(source).await?;
+                    self.count(true);
+                }
+                Way::Streams => self.send_streams(source).await?,
+                Way::Computation => self.use_share().await?,
             }
         }
     }
 
     /// Uses the cores as long as a flood may, without a connection.
-    async fn compute(&self) -> Outcome<()> {
+    async fn use_share(&self) -> Outcome<()> {
         loop {
             self.share.wait().await?;
             tokio::task::yield_now().await;
@@ -173,7 +174,7 @@ impl Flooder {
     }
 
     /// One connection by HTTP/2 at a time, which sends the first request on each stream.
-    async fn run_streams(&self, source: Ipv4Addr) -> Outcome<()> {
+    async fn send_streams(&self, source: Ipv4Addr) -> Outcome<()> {
         let client = client_builder(&self.flood.ca_pem)?
             .local_address(IpAddr::from(source))
             .http2_prior_knowledge()
